@@ -1,0 +1,99 @@
+package result
+
+import "strings"
+
+// gb is the bytes of a GB in every bandwidth: decimal, as in nccl-tests.
+const gb = 1e9
+
+// AlgBW is the algorithm bandwidth in GB/s: message size over time. Source:
+// nccl-tests, doc/PERFORMANCE.md. It is 0 when there is no time.
+func AlgBW(bytes uint64, timeUS float64) float64 {
+	if timeUS <= 0 {
+		return 0
+	}
+	return float64(bytes) / (timeUS * 1e-6) / gb
+}
+
+// BusBW is the bus bandwidth in GB/s of an all-reduce over n ranks:
+// algbw · 2(n−1)/n, for every algorithm. Source: nccl-tests,
+// doc/PERFORMANCE.md. It is the link rate that a ring would need for the same
+// time, so NVLS may exceed the rate of the links; LinkFactor has the truth.
+func BusBW(algBW float64, n int) float64 { return algBW * BusFactor(n) }
+
+// BusFactor is busbw over algbw for n ranks: 2(n−1)/n.
+func BusFactor(n int) float64 {
+	if n < 1 {
+		return 0
+	}
+	return 2 * float64(n-1) / float64(n)
+}
+
+// LinkFactor tells how many times the message one GPU's links carry in their
+// busier direction, by mode and algorithm on n ranks; false when the algorithm
+// is not known. The link rate is algbw times this.
+//
+//   - ring, and two-shot over peers: 2(n−1)/n, reduce-scatter and all-gather.
+//   - one-shot over peers: n−1, the whole input goes to or comes from every peer.
+//   - packets over peers: 2(n−1), one-shot with a flag beside every word of data.
+//   - NVLS: (n+1)/n. The switch delivers the reduced slice and the whole result;
+//     a GPU sends its whole input and the reduced slice. Copy-in stages inside
+//     the GPU and adds nothing. NCCL's cost model counts the same, and the
+//     discussion of nccl-tests#239 names the formula.
+//   - NVLS one-shot: n. Every rank has the switch reduce the whole message, and
+//     each such reduction reads all of a GPU's input.
+//
+// Mode auto counts as what it chose. A single rank uses no link.
+func LinkFactor(mode, algorithm string, n int) (factor float64, known bool) {
+	words := strings.Fields(strings.ToLower(algorithm))
+	mode = strings.ToLower(mode)
+	if mode == "auto" && len(words) > 0 {
+		mode, words = words[0], words[1:]
+	}
+	shape := ""
+	if len(words) > 0 {
+		shape = words[0]
+	}
+	if mode == "nccl" {
+		// NCCL's algorithm is known only where its log was read; its tree and its
+		// other algorithms are not counted.
+		switch shape {
+		case "ring", "nvls":
+			mode, shape = shape, ""
+		default:
+			return 0, false
+		}
+	}
+	f := func(x float64) (float64, bool) {
+		if n <= 1 {
+			return 0, true
+		}
+		return x, true
+	}
+	ranks := float64(n)
+	switch {
+	case strings.HasPrefix(mode, "nvls"):
+		switch shape {
+		case "one-shot":
+			return f(ranks)
+		case "packet", "packets":
+			// A multicast store goes to every member, the sender included.
+			return f(2 * ranks)
+		}
+		return f((ranks + 1) / ranks)
+	case mode == "ring" || shape == "ring":
+		return f(2 * (ranks - 1) / ranks)
+	}
+	// mode is p2p, or auto's algorithm named the shape first.
+	if mode != "p2p" {
+		shape = mode
+	}
+	switch shape {
+	case "two-shot":
+		return f(2 * (ranks - 1) / ranks)
+	case "one-shot":
+		return f(ranks - 1)
+	case "packet", "packets":
+		return f(2 * (ranks - 1))
+	}
+	return 0, false
+}

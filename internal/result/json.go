@@ -1,0 +1,138 @@
+package result
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+)
+
+// Schema names the JSON format that this package writes and reads;
+// docs/results.md describes it. Fields may be added under the same name; it
+// changes when a field is removed or means something else.
+const Schema = "nvls-allreduce/1"
+
+// file is the layout of a result file. Schema and totals are no part of Run,
+// so that neither can be stale.
+type file struct {
+	Schema string `json:"schema"`
+	*Run
+	Totals Totals `json:"totals"`
+}
+
+// Encode writes r as indented JSON with schema and totals. It fails on a run
+// that Validate refuses, and on numbers that JSON has not (NaN, infinities).
+func Encode(w io.Writer, r *Run) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(file{Schema: Schema, Run: r, Totals: r.Totals()})
+}
+
+// Decode reads one result file. A schema of another version is refused: its
+// fields may mean something else. Totals in the file are ignored, for they
+// follow from the rows.
+func Decode(in io.Reader) (*Run, error) {
+	raw, err := io.ReadAll(in)
+	if err != nil {
+		return nil, err
+	}
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, fmt.Errorf("not a result file: %w", err)
+	}
+	if head.Schema != Schema {
+		return nil, fmt.Errorf("schema is %q, this program reads %q", head.Schema, Schema)
+	}
+	f := file{Run: new(Run)}
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return nil, err
+	}
+	if err := f.Run.Validate(); err != nil {
+		return nil, err
+	}
+	return f.Run, nil
+}
+
+// WriteFile writes r as JSON to path, replacing the file at once and whole. It
+// may be called while the run goes on, with status running, and again later.
+func WriteFile(path string, r *Run) error {
+	return Replace(path, func(w io.Writer) error { return Encode(w, r) })
+}
+
+// ReadFile reads a result file. Errors are failures with code Usage.
+func ReadFile(path string) (*Run, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, failure.Wrap(failure.Usage, err, "cannot read results")
+	}
+	defer f.Close()
+	r, err := Decode(f)
+	if err != nil {
+		e := failure.Wrap(failure.Usage, err, "cannot read results from %s", path)
+		e.Do, e.By = "give a JSON file that this program wrote (--output_file)", failure.User
+		return nil, e
+	}
+	return r, nil
+}
+
+// Validate says what is wrong with r's fields, all faults joined; nil when
+// nothing is.
+func (r *Run) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	switch r.Status.State {
+	case Running, Complete:
+	case Interrupted, Failed:
+		if r.Status.Reason == "" {
+			bad("status is %s without a reason", r.Status.State)
+		}
+	default:
+		bad("unknown state %q", r.Status.State)
+	}
+	if r.WorldSize < 1 {
+		bad("world size is %d", r.WorldSize)
+	}
+	if len(r.Devices) != 0 && len(r.Devices) != r.WorldSize {
+		bad("%d devices for a world of %d", len(r.Devices), r.WorldSize)
+	}
+	for i := range r.Rows {
+		if err := r.Rows[i].validate(); err != nil {
+			bad("row %d (%s, %d bytes): %w", i, r.Rows[i].Mode, r.Rows[i].Size, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Row) validate() error {
+	switch {
+	case r.Mode == "":
+		return errors.New("no mode")
+	case r.Placement != OutOfPlace && r.Placement != InPlace:
+		return fmt.Errorf("unknown placement %q", r.Placement)
+	case !finite(r.Time, r.AlgBW, r.BusBW):
+		return fmt.Errorf("time %g µs, algbw %g, busbw %g: not all are numbers from 0 up", r.Time, r.AlgBW, r.BusBW)
+	case r.FirstWrong != nil && (r.Wrong == nil || *r.Wrong == 0):
+		return errors.New("a first wrong element, but none counted")
+	}
+	return nil
+}
+
+// finite reports whether all of v are numbers from 0 up.
+func finite(v ...float64) bool {
+	for _, x := range v {
+		if !(x >= 0) || math.IsInf(x, 1) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,68 @@
+package result
+
+import (
+	"bufio"
+	"crypto/rand"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+)
+
+// Replace writes a file so that a reader, or a job killed half way, finds the
+// old contents or the new, never a part: into a temporary file of the same
+// folder, to disk, then renamed. A symbolic link keeps pointing to its file. What
+// is no regular file (a pipe, /dev/stdout) is written to directly. Errors are
+// failures with code Usage: the path was the user's choice.
+func Replace(path string, write func(io.Writer) error) (err error) {
+	if target, e := filepath.EvalSymlinks(path); e == nil {
+		path = target
+	}
+	defer func() {
+		if err != nil {
+			f := failure.Wrap(failure.Usage, err, "cannot write %s", path)
+			f.Do, f.By = "check that the folder exists, is writable and has space", failure.User
+			err = f
+		}
+	}()
+	if st, e := os.Stat(path); e == nil && !st.Mode().IsRegular() && !st.IsDir() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return flush(f, write)
+	}
+	// Not os.CreateTemp: it makes files that only the owner can read, and results
+	// are for the group; the umask decides here.
+	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:8]+".tmp")
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(tmp)
+		}
+	}()
+	if err := flush(f, write); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+func flush(f *os.File, write func(io.Writer) error) error {
+	w := bufio.NewWriter(f)
+	if err := write(w); err != nil {
+		return err
+	}
+	return w.Flush()
+}

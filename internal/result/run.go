@@ -1,0 +1,155 @@
+package result
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// State says how far a run came.
+type State string
+
+const (
+	// Running is in a file written before the end. Found after the job, it means
+	// that the program was killed without a chance to write again.
+	Running State = "running"
+	// Complete means that everything asked for was measured.
+	Complete State = "complete"
+	// Interrupted means that SIGTERM ended the run; rows before it are whole.
+	Interrupted State = "interrupted"
+	// Failed means that an error ended the run; the reason tells which.
+	Failed State = "failed"
+)
+
+// Status is the end of a run.
+type Status struct {
+	State  State  `json:"state"`
+	Reason string `json:"reason,omitempty"` // why not complete
+}
+
+// Run is one execution of the program.
+type Run struct {
+	Version string    `json:"version"` // of the program
+	Status  Status    `json:"status"`
+	Start   time.Time `json:"start"`
+	End     time.Time `json:"end,omitzero"`
+	ID      string    `json:"id"` // the run's unique id, 32 hexadecimal digits
+
+	Host      string `json:"host"`                // of rank 0
+	Container string `json:"container,omitempty"` // "apptainer", "singularity", "docker", …; "" for none
+	Launcher  string `json:"launcher"`            // "openmpi", "hydra", "srun-pmix", "srun-pmi2", "local"
+	MPI       string `json:"mpi,omitempty"`       // library and version; "" without MPI
+	Driver    string `json:"driver"`              // "CUDA 13.0, driver 580.159.04"
+
+	WorldSize int      `json:"world_size"`
+	Devices   []Device `json:"devices"` // one per rank, in rank order
+	// Simulated is true when the device is software: no number is a measurement
+	// of hardware.
+	Simulated bool `json:"simulated"`
+	// SharedGPU is true when ranks share a GPU: they run one after another, so
+	// times are no measurement of an all-reduce.
+	SharedGPU bool `json:"shared_gpu"`
+
+	Config map[string]string `json:"config,omitempty"` // effective configuration, "sweep.min_bytes": "1K"
+	Args   []string          `json:"args,omitempty"`   // command line
+	Env    map[string]string `json:"env,omitempty"`    // as filtered by Environ
+	Sweep  Sweep             `json:"sweep"`
+
+	Modes     []string   `json:"modes"` // as requested
+	Decisions []Decision `json:"decisions,omitempty"`
+	Memory    Memory     `json:"memory"`
+	// MinBusBW is the required bus bandwidth in GB/s; 0 when none is required.
+	MinBusBW float64 `json:"min_busbw_gb_s,omitempty"`
+
+	Rows []Row `json:"rows"`
+}
+
+// Device is the GPU of one rank.
+type Device struct {
+	Rank      int    `json:"rank"`
+	LocalRank int    `json:"local_rank"`
+	Host      string `json:"host"`
+	PID       int    `json:"pid"`
+	// Ordinal is the device's number in the rank's own process; it means nothing
+	// in another one.
+	Ordinal           int     `json:"ordinal"`
+	UUID              string  `json:"uuid"`
+	Name              string  `json:"name"`
+	PCI               string  `json:"pci,omitempty"` // domain:bus:device; "" for a software device
+	ComputeCapability string  `json:"compute_capability"`
+	SMs               int     `json:"sms"`
+	MemoryBytes       uint64  `json:"memory_bytes"`
+	Links             int     `json:"links,omitempty"`             // active NVLinks; 0 when not known
+	LinkPeak          float64 `json:"link_peak_bytes_s,omitempty"` // bytes/s of all links, one direction; 0 when not known
+}
+
+// Sweep is what was asked to be measured.
+type Sweep struct {
+	MinBytes   uint64 `json:"min_bytes"`
+	MaxBytes   uint64 `json:"max_bytes"`
+	StepBytes  uint64 `json:"step_bytes,omitempty"`  // additive step, when StepFactor is 0
+	StepFactor uint64 `json:"step_factor,omitempty"` // multiplicative step
+	Warmup     int    `json:"warmup"`
+	Iters      int    `json:"iters"`
+	Check      int    `json:"check"` // checked operations a size; 0 = not checked
+	Graph      int    `json:"graph"` // graph launches a size; 0 = no graph
+	Cycles     int    `json:"cycles"`
+}
+
+// Decision records which mode ran where, and why.
+type Decision struct {
+	// SizeBytes is the message size that the decision is for; 0 for all sizes.
+	SizeBytes uint64 `json:"size_bytes,omitempty"`
+	Requested string `json:"requested"`
+	Chosen    string `json:"chosen"` // "" when nothing ran
+	Reason    string `json:"reason"`
+}
+
+// Memory is the device memory that one rank used, in bytes.
+type Memory struct {
+	Buffers   uint64 `json:"buffers_bytes"`   // send, receive and expected data
+	Staging   uint64 `json:"staging_bytes"`   // copy-in and packet buffers
+	Control   uint64 `json:"control_bytes"`   // barrier counters, status words
+	Multicast uint64 `json:"multicast_bytes"` // address range of multicast objects, no memory of its own
+}
+
+// DeviceName names the run's GPUs: each different name once, in rank order.
+func (r *Run) DeviceName() string {
+	var names []string
+	for _, d := range r.Devices {
+		if !slices.Contains(names, d.Name) {
+			names = append(names, d.Name)
+		}
+	}
+	return strings.Join(names, " + ")
+}
+
+// LinkPeak is the smallest known link peak of the run's GPUs in bytes per
+// second and one direction: the slowest link bounds the all-reduce. It is 0 when
+// the peak of any GPU is unknown.
+func (r *Run) LinkPeak() float64 {
+	if len(r.Devices) == 0 {
+		return 0
+	}
+	peak := r.Devices[0].LinkPeak
+	for _, d := range r.Devices {
+		peak = min(peak, d.LinkPeak)
+	}
+	return peak
+}
+
+// Labels are the words that must stand beside every number of this run: none
+// for a measurement, SIMULATED, SHARED GPU, or both.
+func (r *Run) Labels() []string {
+	var l []string
+	if r.Simulated {
+		l = append(l, "SIMULATED")
+	}
+	if r.SharedGPU {
+		l = append(l, "SHARED GPU - NOT A MEASUREMENT")
+	}
+	return l
+}
+
+// Label joins Labels by commas.
+func (r *Run) Label() string { return strings.Join(r.Labels(), ", ") }

@@ -1,0 +1,70 @@
+package result
+
+// Totals are computed from the rows of a run.
+type Totals struct {
+	// AvgBusBW is the mean over all rows in GB/s, the number that nccl-tests
+	// prints last. Over a sweep from small sizes it says little.
+	AvgBusBW      float64     `json:"avg_busbw_gb_s"`
+	Checked       int         `json:"checked_rows"`   // rows that were verified
+	FailedChecks  int         `json:"failed_checks"`  // verified rows with a wrong element
+	WrongElements uint64      `json:"wrong_elements"` // over all rows and ranks
+	Modes         []ModeTotal `json:"modes,omitempty"`
+}
+
+// ModeTotal is the part of Totals of one mode, with graphs or without.
+type ModeTotal struct {
+	Mode     string  `json:"mode"`
+	Graph    int     `json:"graph"`
+	Rows     int     `json:"rows"`
+	AvgBusBW float64 `json:"avg_busbw_gb_s"`
+	MaxBusBW float64 `json:"max_busbw_gb_s"`
+}
+
+// Totals sums up the rows measured so far, modes in the order of their first
+// row.
+func (r *Run) Totals() Totals {
+	var t Totals
+	for _, row := range r.Rows {
+		if row.Wrong != nil {
+			t.Checked++
+			t.WrongElements += *row.Wrong
+			if *row.Wrong > 0 {
+				t.FailedChecks++
+			}
+		}
+		m := t.mode(row.Mode, row.Graph)
+		m.Rows++
+		m.MaxBusBW = max(m.MaxBusBW, row.BusBW)
+		// Running means, so that no sum of large numbers overflows.
+		m.AvgBusBW += (row.BusBW - m.AvgBusBW) / float64(m.Rows)
+	}
+	for i, row := range r.Rows {
+		t.AvgBusBW += (row.BusBW - t.AvgBusBW) / float64(i+1)
+	}
+	return t
+}
+
+func (t *Totals) mode(name string, graph int) *ModeTotal {
+	for i := range t.Modes {
+		if m := &t.Modes[i]; m.Mode == name && m.Graph == graph {
+			return m
+		}
+	}
+	t.Modes = append(t.Modes, ModeTotal{Mode: name, Graph: graph})
+	return &t.Modes[len(t.Modes)-1]
+}
+
+// Meets reports whether the average bus bandwidth of every mode reaches
+// required GB/s. The average over modes would hide a slow one behind a fast one.
+// A run without rows meets nothing.
+func (t Totals) Meets(required float64) bool {
+	if len(t.Modes) == 0 {
+		return false
+	}
+	for _, m := range t.Modes {
+		if m.AvgBusBW < required {
+			return false
+		}
+	}
+	return true
+}
