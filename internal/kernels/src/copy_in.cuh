@@ -1,0 +1,129 @@
+// Copy-in: any buffer of this rank is copied chunk by chunk into a staging
+// buffer that all ranks share, reduced there in place by the owner of each
+// slice, and copied out. Over Multicast this is NVLS copy-in; over Peers it is
+// the same pipeline on any GPUs.
+//
+// Each block is a pipeline of its own with three staging slots: in step k it
+// copies chunk k in, reduces chunk k-1 and copies chunk k-2 out, so its waits
+// lie behind work. Chunk k+3 may overwrite slot k once reduced(k) was awaited:
+// by then every rank has read and written what it had to in that slot.
+#pragma once
+#include "fabric.cuh"
+
+constexpr u32 kStagingSlots = 3;
+
+template <class T, class Op, class Fabric>
+struct CopyIn {
+  const Args& a;
+  u64 packs;  // of the message, the last one perhaps partial
+
+  DEVICE u64 first(u64 k) const { return (blockIndex() + k * gridSize()) * a.chunk; }
+  DEVICE u64 size(u64 k) const {
+    u64 left = packs - first(k);
+    return left < a.chunk ? left : a.chunk;
+  }
+  // Offset of chunk k in the staging buffer.
+  DEVICE u64 slot(u64 k) const { return (u64(blockIndex()) * kStagingSlots + k % kStagingSlots) * a.chunk * 16; }
+  // Packs of chunk k that one access of an aligned buffer can carry.
+  DEVICE u64 whole(u64 k, u64 buffer) const {
+    if ((buffer & 15) != 0) return 0;
+    u64 left = a.count / kPerPack<T> - first(k);  // at most the last pack is partial
+    u64 n = size(k);
+    return left < n ? left : n;
+  }
+
+  DEVICE void in(u64 k) const {
+    constexpr int U = 4;
+    u64 n = size(k), w = whole(k, a.in), to = a.scratch + slot(k), from = a.in + first(k) * 16;
+    u32 step = blockSize();
+    u64 i = threadIndex();
+    for (; i + (U - 1) * step < w; i += U * step) {
+      Pack v[U];
+#pragma unroll
+      for (int u = 0; u < U; u++) v[u] = loadPack(from + (i + u * step) * 16);
+#pragma unroll
+      for (int u = 0; u < U; u++) storePack(to + (i + u * step) * 16, v[u]);
+    }
+    for (; i < w; i += step) storePack(to + i * 16, loadPack(from + i * 16));
+    for (; i < n; i += step) {
+      u64 e = (first(k) + i) * kPerPack<T>;
+      u64 lo = loadEight<T>(a.in, e, a.count), hi = loadEight<T>(a.in, e + kPerEight<T>, a.count);
+      storePack(to + i * 16, Pack{{u32(lo), u32(lo >> 32), u32(hi), u32(hi >> 32)}});
+    }
+  }
+  DEVICE void out(u64 k) const {
+    constexpr int U = 4;
+    u64 n = size(k), w = whole(k, a.out), from = a.scratch + slot(k), to = a.out + first(k) * 16;
+    u32 step = blockSize();
+    u64 i = threadIndex();
+    for (; i + (U - 1) * step < w; i += U * step) {
+      Pack v[U];
+#pragma unroll
+      for (int u = 0; u < U; u++) v[u] = loadPack(from + (i + u * step) * 16);
+#pragma unroll
+      for (int u = 0; u < U; u++) storePack(to + (i + u * step) * 16, v[u]);
+    }
+    for (; i < w; i += step) storePack(to + i * 16, loadPack(from + i * 16));
+    for (; i < n; i += step) {
+      u64 e = (first(k) + i) * kPerPack<T>;
+      Pack v = loadPack(from + i * 16);
+      storeEight<T>(a.out, e, a.count, u64(v.w[0]) | u64(v.w[1]) << 32);
+      storeEight<T>(a.out, e + kPerEight<T>, a.count, u64(v.w[2]) | u64(v.w[3]) << 32);
+    }
+  }
+  // Reduces this rank's slice of chunk k, in place on every rank.
+  DEVICE void reduce(u64 k) const {
+    constexpr int U = Fabric::kUnroll;
+    u64 n = size(k), slice = (n + a.ranks - 1) / a.ranks, at = slot(k);
+    u64 begin = a.rank * slice, end = begin + slice < n ? begin + slice : n;
+    u32 step = blockSize();
+    u64 i = begin + threadIndex();
+    for (; i + (U - 1) * step < end; i += U * step) {
+      Lanes<T> v[U];
+#pragma unroll
+      for (int u = 0; u < U; u++) v[u] = Fabric::reduce(a, at + (i + u * step) * 16);
+#pragma unroll
+      for (int u = 0; u < U; u++) {
+        divideLanes<T>(v[u], a.divisor);
+        Fabric::store(a, a.peerIn, a.multicastIn, at + (i + u * step) * 16, pack<T>(v[u]));
+      }
+    }
+    for (; i < end; i += step) {
+      Lanes<T> v = Fabric::reduce(a, at + i * 16);
+      divideLanes<T>(v, a.divisor);
+      Fabric::store(a, a.peerIn, a.multicastIn, at + i * 16, pack<T>(v));
+    }
+  }
+
+  DEVICE void run() const {
+    Barrier barrier(a);
+    u64 chunks = (packs + a.chunk - 1) / a.chunk;
+    if (blockIndex() >= chunks) return;  // the same blocks on every rank
+    u64 rounds = (chunks - blockIndex() + gridSize() - 1) / gridSize();
+    u32 copied = 0, reduced = 0;
+#pragma unroll 1
+    for (u64 k = 0; k <= rounds + 1; k++) {
+      // in(k), reduce(k-1), out(k-2), where there is such a chunk.
+      u32 copiedBefore = copied, reducedBefore = reduced;
+      if (k < rounds) {
+        in(k);
+        copied = barrier.arrive();
+      }
+      if (k >= 1 && k <= rounds) {
+        if (!barrier.wait(copiedBefore, kCopied)) return;
+        reduce(k - 1);
+        reduced = barrier.arrive();
+      }
+      if (k >= 2) {
+        if (!barrier.wait(reducedBefore, kReduced)) return;
+        out(k - 2);
+      }
+    }
+    barrier.commit();
+  }
+};
+
+template <class T, class Op, class Fabric>
+DEVICE void copyIn(const Args& a) {
+  CopyIn<T, Op, Fabric>{a, (a.count + kPerPack<T> - 1) / kPerPack<T>}.run();
+}

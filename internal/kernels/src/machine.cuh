@@ -1,0 +1,93 @@
+// The machine below the kernels: types, special registers, and every memory
+// access that names an ordering or a scope. Kernels are compiled by plain clang
+// without NVIDIA's headers, so what they need is spelled out here.
+#pragma once
+
+#define DEVICE __attribute__((device)) inline __attribute__((always_inline))
+#define KERNEL extern "C" __attribute__((global))
+#define SHARED __attribute__((shared))
+
+using u8 = unsigned char;
+using i8 = signed char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using i32 = int;
+using u64 = unsigned long long;
+using i64 = long long;
+
+static_assert(sizeof(u64) == 8 && sizeof(u32) == 4, "LP64");
+
+DEVICE u32 threadIndex() { return __nvvm_read_ptx_sreg_tid_x(); }
+DEVICE u32 blockIndex() { return __nvvm_read_ptx_sreg_ctaid_x(); }
+DEVICE u32 blockSize() { return __nvvm_read_ptx_sreg_ntid_x(); }
+DEVICE u32 gridSize() { return __nvvm_read_ptx_sreg_nctaid_x(); }
+DEVICE void syncBlock() { __syncthreads(); }
+
+// Nanoseconds since some moment, the same clock for every block of the device.
+DEVICE u64 nanoseconds() {
+  u64 t;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+  return t;
+}
+
+// Sixteen bytes, the widest access of one thread.
+struct Pack {
+  u32 w[4];
+};
+
+// Weak accesses. They are ordered by the barriers around them only.
+DEVICE Pack loadPack(u64 a) {
+  Pack p;
+  asm volatile("ld.global.v4.b32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(p.w[0]), "=r"(p.w[1]), "=r"(p.w[2]), "=r"(p.w[3])
+               : "l"(a)
+               : "memory");
+  return p;
+}
+DEVICE void storePack(u64 a, const Pack& p) {
+  asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(a), "r"(p.w[0]), "r"(p.w[1]), "r"(p.w[2]), "r"(p.w[3])
+               : "memory");
+}
+
+// A packet carries 8 bytes of data and the flag that says they are there. Each
+// aligned half {data, flag} arrives as a whole, so no fence is needed.
+DEVICE void storePacket(u64 a, u32 lo, u32 hi, u32 flag) {
+  asm volatile("st.relaxed.sys.global.v4.b32 [%0], {%1,%3,%2,%3};" ::"l"(a), "r"(lo), "r"(hi), "r"(flag) : "memory");
+}
+DEVICE Pack loadPacket(u64 a) {
+  Pack p;
+  asm volatile("ld.relaxed.sys.global.v4.b32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(p.w[0]), "=r"(p.w[1]), "=r"(p.w[2]), "=r"(p.w[3])
+               : "l"(a)
+               : "memory");
+  return p;
+}
+
+// Flags between ranks. Release makes every earlier access of the block (ordered
+// by syncBlock) visible to the rank that acquires the value.
+DEVICE void storeRelease(u32* a, u32 v) {
+  asm volatile("st.release.sys.global.b32 [%0], %1;" ::"l"(a), "r"(v) : "memory");
+}
+DEVICE u32 loadAcquire(const u32* a) {
+  u32 v;
+  asm volatile("ld.acquire.sys.global.b32 %0, [%1];" : "=r"(v) : "l"(a) : "memory");
+  return v;
+}
+
+// Counters of one device.
+DEVICE u32 atomicAdd32(u32* a, u32 v) {
+  u32 old;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(a), "r"(v) : "memory");
+  return old;
+}
+DEVICE u32 atomicSwapIfZero(u32* a, u32 v) {
+  u32 old;
+  asm volatile("atom.acq_rel.gpu.global.cas.b32 %0, [%1], 0, %2;" : "=r"(old) : "l"(a), "r"(v) : "memory");
+  return old;
+}
+DEVICE void atomicAdd64(u64* a, u64 v) {
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(a), "l"(v) : "memory");
+}
+DEVICE void atomicMin64(u64* a, u64 v) {
+  asm volatile("red.relaxed.gpu.global.min.u64 [%0], %1;" ::"l"(a), "l"(v) : "memory");
+}

@@ -1,0 +1,83 @@
+// Packet: one-shot for small messages without any barrier. Every rank pushes
+// its message into every peer's inbox, each 8 bytes with a flag beside them,
+// and reduces what arrives in its own.
+//
+// Inboxes are double-buffered by the parity of the flag. A rank that ends call
+// e has every peer's packets of call e, so every peer had ended call e-1: its
+// inbox half for e-1 is free when packets of e+1 come.
+#pragma once
+#include "fabric.cuh"
+
+// Eight bytes of a message: one access where alignment and count allow it.
+template <class T>
+DEVICE u64 loadUnit(u64 base, u64 unit, u64 count) {
+  if ((base & 7) == 0 && (unit + 1) * kPerEight<T> <= count) return *(const volatile u64*)(base + unit * 8);
+  return loadEight<T>(base, unit * kPerEight<T>, count);
+}
+template <class T>
+DEVICE void storeUnit(u64 base, u64 unit, u64 count, u64 v) {
+  if ((base & 7) == 0 && (unit + 1) * kPerEight<T> <= count) *(volatile u64*)(base + unit * 8) = v;
+  else storeEight<T>(base, unit * kPerEight<T>, count, v);
+}
+template <class T>
+DEVICE typename T::Acc unitElement(u64 v, u32 i) {
+  return T::decode(typename T::Storage(v >> (i * (64 / kPerEight<T>)&63)));
+}
+
+// Waits for a packet; false after the deadline.
+DEVICE bool receivePacket(const Args& a, u64 at, u32 flag, u32 peer, u64* data) {
+  Pack p = loadPacket(at);
+  if (p.w[1] != flag || p.w[3] != flag) {
+    u64 deadline = nanoseconds() + a.timeout;
+    do {
+      p = loadPacket(at);
+      if (p.w[1] == flag && p.w[3] == flag) break;
+      if (nanoseconds() >= deadline) {
+        report(a, kPacket, peer, flag, p.w[1]);
+        return false;
+      }
+    } while (true);
+  }
+  *data = u64(p.w[0]) | u64(p.w[2]) << 32;
+  return true;
+}
+
+template <class T, class Op>
+DEVICE void packetOneShot(const Args& a) {
+  u32 flag = a.self->packetEpoch + 1;
+  if (flag == 0) flag = 1;  // 0 is what fresh memory holds
+  u64 units = (a.count + kPerEight<T> - 1) / kPerEight<T>;
+  u64 half = u64(flag & 1) * a.ranks;
+  bool ok = true;
+  for (u64 i = u64(blockIndex()) * blockSize() + threadIndex(); i < units && ok; i += u64(gridSize()) * blockSize()) {
+    u64 mine = loadUnit<T>(a.in, i, a.count);
+    u64 sendAt = ((half + a.rank) * a.chunk + i) * 16;
+#pragma unroll
+    for (int q = 0; q < kMaxRanks; q++)
+      if (q < a.ranks && q != a.rank) storePacket(a.peerOut[q] + sendAt, u32(mine), u32(mine >> 32), flag);
+
+    typename T::Acc acc[kPerEight<T>];
+#pragma unroll
+    for (int q = 0; q < kMaxRanks; q++) {
+      if (q >= a.ranks) break;
+      u64 v = mine;
+      if (q != a.rank) ok = ok && receivePacket(a, a.scratch + ((half + q) * a.chunk + i) * 16, flag, q, &v);
+#pragma unroll
+      for (u32 k = 0; k < kPerEight<T>; k++)
+        acc[k] = q == 0 ? unitElement<T>(v, k) : Op::apply(acc[k], unitElement<T>(v, k));
+    }
+    if (!ok) break;
+    u64 result = 0;
+#pragma unroll
+    for (u32 k = 0; k < kPerEight<T>; k++)
+      result |= u64(T::encode(divide(acc[k], a.divisor))) << (k * (64 / kPerEight<T>)&63);
+    storeUnit<T>(a.out, i, a.count, result);
+  }
+
+  // The flag moves on when the last block ends; all have read it by then.
+  syncBlock();
+  if (threadIndex() == 0 && atomicAdd32(&a.self->packetDone, 1) == gridSize() - 1) {
+    a.self->packetDone = 0;
+    a.self->packetEpoch = flag;
+  }
+}
