@@ -1,0 +1,417 @@
+// Package sim is the software device: a driver of the device contract whose
+// GPUs are software and whose all else is real. Ranks are real processes, GPU
+// memory is real shared memory, what is exported is a real file descriptor, and
+// kernels are the PTX that ships, executed by package exec.
+//
+// Rules:
+//
+//   - A Session is one set of software GPUs, shared by all ranks of a node. It
+//     is a few memory files (memfd_create) and has no name in any file system:
+//     the first rank makes it, the others get its descriptors over a socket, and
+//     it is gone when the last of them ends, however that happens.
+//   - What processes share lives in the control file, changed only under its
+//     lock. The lock, and the sign that a process lives, are locks of an open
+//     file description, which the kernel drops when a process ends. No process
+//     id is stored or compared.
+//   - The rules of the CUDA driver are enforced with the driver's error numbers
+//     where the driver would answer with undefined behaviour too.
+//   - Nothing measured here is a property of hardware: Info.Simulated is true.
+package sim
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+)
+
+// Granule is the unit of physical memory and of mappings, in bytes. It is the
+// page size of package exec and the allocation granularity of the device.
+const Granule = 2 << 20
+
+// TraceVariable names the environment variable with the file to which every
+// driver call of the process is appended, one line a call.
+const TraceVariable = "NVLS_ALLREDUCE_SIM_TRACE"
+
+// Options describe a new session. Zero fields take the default.
+type Options struct {
+	Name        string // for /proc/PID/maps; default "session"
+	Devices     int    // software GPUs; default 8, at most 64
+	MemoryBytes uint64 // of each device, sparse; default 16 GiB
+	SMs         int    // of each device; default 4
+	BlocksPerSM int    // resident at one time; default 8
+	Major       int    // compute capability; default 9.0
+	Minor       int    // used when Major is set
+
+	// The multicast granularities in bytes, multiples of Granule; default 2 MiB
+	// both. They can be set so that no caller can get away with a constant.
+	MulticastMinimum     uint64
+	MulticastRecommended uint64
+
+	// The fields below hold for the creating process; see Session.
+	MulticastOff string
+	Trace        io.Writer
+	Fail         func(call string, n int) device.Code
+}
+
+// Session is one process's hold on a set of software GPUs. Several sessions
+// attached to the same files in one process count as several processes.
+type Session struct {
+	// MulticastOff names the site switch that forbids multicast, "" when none
+	// does. Set it before Driver.
+	MulticastOff string
+	// Trace receives one line per driver call. Create and Attach set it from
+	// the environment; set it before Driver to send the lines elsewhere.
+	Trace io.Writer
+	// Fail is asked before every driver call, with the call's name and how
+	// often it was made in this session, this time included. A code other than
+	// 0 is returned instead of making the call. For tests; set it before Driver.
+	Fail func(call string, n int) device.Code
+
+	files  []*os.File // control, then one per device; passed to other ranks
+	own    *os.File   // the control file, opened once more: carries our locks
+	ctlMap []byte
+	ctl    *control
+	mem    [][]byte // per device: its whole memory
+	slot   int      // in the process table
+
+	tableMu sync.Mutex // with the lock on the control file
+
+	mu        sync.Mutex // guards what follows
+	calls     map[string]int
+	open      map[*gpu]struct{}
+	opened    int // devices opened so far
+	closed    bool
+	traceMu   sync.Mutex
+	traceFile *os.File
+
+	stop     chan struct{} // closed by Close: ends waits
+	stopOnce sync.Once
+	seen     atomic.Int64 // descriptors exported so far; names them
+}
+
+// Create makes a session. The error is a *failure.Error.
+func Create(o Options) (*Session, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := newSession()
+	s.MulticastOff, s.Fail = o.MulticastOff, o.Fail
+	if err := s.create(o); err != nil {
+		s.Close()
+		return nil, failure.Wrap(failure.Internal, err, "cannot create a session of %d software GPUs", o.Devices)
+	}
+	if err := s.enter(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if o.Trace != nil {
+		s.Trace = o.Trace
+	}
+	return s, nil
+}
+
+// Attach joins the session whose Files another process passed on. The files
+// may be closed afterwards. The error is a *failure.Error.
+func Attach(files []*os.File) (*Session, error) {
+	s := newSession()
+	if err := s.attach(files); err != nil {
+		s.Close()
+		return nil, failure.Wrap(failure.Internal, err, "cannot attach to the software GPUs of another rank")
+	}
+	if err := s.enter(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func newSession() *Session {
+	return &Session{
+		calls: map[string]int{},
+		open:  map[*gpu]struct{}{},
+		stop:  make(chan struct{}),
+		slot:  -1,
+	}
+}
+
+// Files are the descriptors that make up the session, to be sent to other
+// processes. They stay the session's own: do not close them.
+func (s *Session) Files() []*os.File { return append([]*os.File(nil), s.files...) }
+
+// ID names the session; devices' UUIDs are derived from it.
+func (s *Session) ID() string { return hex.EncodeToString(s.ctl.Session[:]) }
+
+// Driver gives the driver of this process.
+func (s *Session) Driver() device.Driver { return &driver{s: s} }
+
+// Close closes what this process still has open in the session and leaves it.
+// References and bindings of this process end; memory that another process
+// imported, or that a descriptor still names, stays.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	var left []*gpu
+	for d := range s.open {
+		left = append(left, d)
+	}
+	s.mu.Unlock()
+
+	s.stopOnce.Do(func() { close(s.stop) })
+	var errs []error
+	for _, d := range left {
+		errs = append(errs, d.shut())
+	}
+	if s.slot >= 0 {
+		errs = append(errs, s.locked(func(t *control) error {
+			s.forget(t, s.slot)
+			s.sweep(t)
+			return nil
+		}))
+	}
+	if s.own != nil {
+		errs = append(errs, s.own.Close())
+	}
+	for _, f := range s.files {
+		errs = append(errs, f.Close())
+	}
+	for _, m := range s.mem {
+		errs = append(errs, unix.Munmap(m))
+	}
+	if s.ctlMap != nil {
+		errs = append(errs, unix.Munmap(s.ctlMap))
+	}
+	if s.traceFile != nil {
+		errs = append(errs, s.traceFile.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return failure.Wrap(failure.Internal, err, "closing the session of software GPUs")
+	}
+	return nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Name == "" {
+		o.Name = "session"
+	}
+	if o.Devices == 0 {
+		o.Devices = 8
+	}
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = 16 << 30
+	}
+	if o.SMs == 0 {
+		o.SMs = 4
+	}
+	if o.BlocksPerSM == 0 {
+		o.BlocksPerSM = 8
+	}
+	if o.Major == 0 {
+		o.Major, o.Minor = 9, 0
+	}
+	if o.MulticastMinimum == 0 {
+		o.MulticastMinimum = Granule
+	}
+	if o.MulticastRecommended == 0 {
+		o.MulticastRecommended = o.MulticastMinimum
+	}
+	var why string
+	switch {
+	case o.Devices < 1 || o.Devices > maxDevices:
+		why = fmt.Sprintf("%d devices: 1 to %d are possible", o.Devices, maxDevices)
+	case o.MemoryBytes%Granule != 0 || o.MemoryBytes > maxMemory:
+		why = fmt.Sprintf("%d bytes of memory: a multiple of %d up to %d is possible", o.MemoryBytes, Granule, uint64(maxMemory))
+	case o.SMs < 1 || o.BlocksPerSM < 1:
+		why = fmt.Sprintf("%d SMs of %d blocks: both must be 1 or more", o.SMs, o.BlocksPerSM)
+	case o.MulticastMinimum%Granule != 0 || o.MulticastRecommended%o.MulticastMinimum != 0:
+		why = fmt.Sprintf("multicast granularities %d and %d: the first must be a multiple of %d, the second of the first",
+			o.MulticastMinimum, o.MulticastRecommended, Granule)
+	default:
+		return o, nil
+	}
+	return o, &failure.Error{Code: failure.Usage, What: "cannot create software GPUs", Why: why}
+}
+
+// create makes the files and writes the session's description.
+func (s *Session) create(o Options) error {
+	control, err := memfile("nvls-sim-"+o.Name, uint64(unsafe.Sizeof(control{})))
+	if err != nil {
+		return err
+	}
+	s.files = append(s.files, control)
+	if err := s.mapControl(); err != nil {
+		return err
+	}
+	c := s.ctl
+	if _, err := rand.Read(c.Session[:]); err != nil {
+		return err
+	}
+	c.Layout = uint32(unsafe.Sizeof(*c))
+	c.Devices = uint32(o.Devices)
+	c.MemoryBytes = o.MemoryBytes
+	c.SMs, c.BlocksPerSM = uint32(o.SMs), uint32(o.BlocksPerSM)
+	c.Major, c.Minor = uint32(o.Major), uint32(o.Minor)
+	c.MulticastMinimum, c.MulticastRecommended = o.MulticastMinimum, o.MulticastRecommended
+	for i := range o.Devices {
+		f, err := memfile(fmt.Sprintf("nvls-sim-%s-gpu%d", o.Name, i), o.MemoryBytes)
+		if err != nil {
+			return err
+		}
+		s.files = append(s.files, f)
+		id, err := identityOf(f)
+		if err != nil {
+			return err
+		}
+		c.Files[i] = id
+	}
+	c.Magic = magic
+	return nil
+}
+
+// attach checks that files are those of a session and opens them for itself.
+func (s *Session) attach(files []*os.File) error {
+	if len(files) < 2 {
+		return fmt.Errorf("%d descriptors: a session has one control file and one file a device", len(files))
+	}
+	for _, f := range files {
+		g, err := reopen(f, os.O_RDWR)
+		if err != nil {
+			return err
+		}
+		s.files = append(s.files, g)
+	}
+	if err := s.mapControl(); err != nil {
+		return err
+	}
+	c := s.ctl
+	if c.Magic != magic || c.Layout != uint32(unsafe.Sizeof(*c)) {
+		return errors.New("the first descriptor is no control file of a session, or one of another version of this program")
+	}
+	if int(c.Devices) != len(files)-1 {
+		return fmt.Errorf("the session has %d devices, %d descriptors came", c.Devices, len(files)-1)
+	}
+	for i := range int(c.Devices) {
+		id, err := identityOf(s.files[1+i])
+		if err != nil {
+			return err
+		}
+		if id != c.Files[i] {
+			return fmt.Errorf("descriptor %d is not the memory of device %d of this session", 1+i, i)
+		}
+	}
+	return nil
+}
+
+// mapControl maps the control file, whose size it checks first.
+func (s *Session) mapControl() error {
+	f := s.files[0]
+	size := int(unsafe.Sizeof(control{}))
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if st.Size() != int64(size) {
+		return fmt.Errorf("the control file has %d bytes where %d are expected: not a session of this version", st.Size(), size)
+	}
+	m, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("mapping the control file: %w", err)
+	}
+	s.ctlMap = m
+	s.ctl = (*control)(unsafe.Pointer(unsafe.SliceData(m)))
+	return nil
+}
+
+// enter maps the devices' memory, takes a place in the process table and opens
+// the trace.
+func (s *Session) enter() error {
+	for i := range int(s.ctl.Devices) {
+		m, err := unix.Mmap(int(s.files[1+i].Fd()), 0, int(s.ctl.MemoryBytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+		if err != nil {
+			return &failure.Error{Code: failure.Internal, What: "cannot map the memory of software GPUs", Err: err,
+				Why: fmt.Sprintf("device %d needs %d bytes of address space", i, s.ctl.MemoryBytes),
+				Do:  "raise the limit on address space (ulimit -v unlimited)", By: failure.User}
+		}
+		s.mem = append(s.mem, m)
+	}
+	own, err := reopen(s.files[0], os.O_RDWR)
+	if err != nil {
+		return failure.Wrap(failure.Internal, err, "cannot open the control file of the software GPUs")
+	}
+	s.own = own
+	if err := s.locked(s.join); err != nil {
+		return failure.Wrap(failure.Internal, err, "cannot join the session of software GPUs")
+	}
+	if name := os.Getenv(TraceVariable); name != "" {
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+		if err != nil {
+			return &failure.Error{Code: failure.Usage, What: "cannot write the trace of the software device", Err: err,
+				Do: "set " + TraceVariable + " to a file that can be written, or unset it", By: failure.User}
+		}
+		s.traceFile, s.Trace = f, f
+	}
+	return nil
+}
+
+// uuid derives a device's UUID from the session's id.
+func (s *Session) uuid(ordinal int) (u device.UUID) {
+	h := sha256.Sum256(fmt.Appendf(nil, "software GPU %d of session %x", ordinal, s.ctl.Session))
+	copy(u[:], h[:])
+	return u
+}
+
+// memfile makes a memory file of a fixed size: it is sealed, so that no process
+// can shrink it under the others, and sparse.
+func memfile(name string, bytes uint64) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err := f.Truncate(int64(bytes)); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("a memory file of %d bytes: %w", bytes, err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("sealing a memory file: %w", err)
+	}
+	return f, nil
+}
+
+// reopen makes a new open file description of the same file. Descriptors that
+// travelled between processes share theirs, and with it their locks.
+func reopen(f *os.File, flags int) (*os.File, error) {
+	g, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), flags, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening a shared memory file again (needs /proc): %w", err)
+	}
+	return g, nil
+}
+
+// fileID identifies a file on this machine.
+type fileID struct{ Dev, Ino uint64 }
+
+func identityOf(f *os.File) (fileID, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fileID{}, fmt.Errorf("fstat: %w", err)
+	}
+	return fileID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
+}

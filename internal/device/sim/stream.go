@@ -1,0 +1,485 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"unsafe"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim/exec"
+)
+
+// sharedBytesMax is the shared memory that a block may take, static and
+// dynamic, without an opt-in call, which the contract does not have.
+const sharedBytesMax = 48 << 10
+
+// opKind is what an entry of a stream's queue does.
+type opKind uint8
+
+const (
+	opLaunch opKind = iota
+	opCopy
+	opSet
+	opRecord
+	opGraph
+)
+
+// op is one piece of work. Its args buffer is kept when the entry is reused,
+// so that a launch allocates nothing.
+type op struct {
+	kind   opKind
+	kernel *exec.Kernel
+	launch exec.Launch // Args is the op's own copy
+	dst    uint64
+	src    uint64
+	n      uint64 // bytes, or words of a set
+	value  uint32
+	event  *event
+	graph  *graph
+}
+
+// stream is a queue with one worker. It implements device.Stream.
+type stream struct {
+	d *gpu
+
+	mu        sync.Mutex
+	work      sync.Cond // signalled when there is something for the worker
+	ring      []op      // a ring: grows when it is full, never shrinks
+	head, n   int
+	enqueued  uint64
+	completed uint64
+	waiters   []waiter
+	capturing *graph
+	closed    bool
+
+	// running belongs to the worker: the entry being executed.
+	running op
+}
+
+// waiter is a call of Wait: its channel is closed when so much is completed.
+type waiter struct {
+	target uint64
+	done   chan struct{}
+}
+
+func (d *gpu) NewStream() (device.Stream, error) {
+	var st *stream
+	err := d.do("cuStreamCreate", "", func() error {
+		st = &stream{d: d, ring: make([]op, 16)}
+		st.work.L = &st.mu
+		d.keep(st)
+		d.work.Add(1)
+		go st.serve()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+func (st *stream) Launch(f device.Function, grid, block device.Dim, sharedBytes uint32, args []byte) error {
+	const call = "cuLaunchKernel"
+	err := st.d.enter(call)
+	if err == nil {
+		err = asDriverError(call, st.d.info.UUID, st.launch(f, grid, block, sharedBytes, args))
+	}
+	if st.d.s.Trace != nil {
+		name := "?"
+		if f != nil {
+			name = f.Name()
+		}
+		st.d.s.trace(st.d.where, call, fmt.Sprintf("%s, grid=%d, block=%d, shared=%d, args=%d", name, grid, block, sharedBytes, len(args)), err)
+	}
+	return err
+}
+
+func (st *stream) launch(f device.Function, grid, block device.Dim, sharedBytes uint32, args []byte) error {
+	fn, ok := f.(*function)
+	switch {
+	case !ok || fn.m.d != st.d:
+		return refuse(device.InvalidHandle, "the function was not loaded on this device")
+	case fn.m.closed.Load():
+		return refuse(device.InvalidHandle, "the module of %s was closed", fn.name)
+	case grid == 0 || grid > math.MaxInt32:
+		return refuse(device.InvalidValue, "%s: a grid of %d blocks", fn.name, grid)
+	case block == 0 || int(block) > fn.attr.MaxThreadsPerBlock:
+		return refuse(device.InvalidValue, "%s: a block of %d threads, 1 to %d are possible", fn.name, block, fn.attr.MaxThreadsPerBlock)
+	case uint64(fn.attr.SharedBytes)+uint64(sharedBytes) > sharedBytesMax:
+		return refuse(device.InvalidValue, "%s: %d static and %d dynamic bytes of shared memory, %d are possible", fn.name, fn.attr.SharedBytes, sharedBytes, sharedBytesMax)
+	case len(args) != fn.kernel.ParamBytes:
+		return refuse(device.InvalidValue, "%s takes %d bytes of parameters, %d were given", fn.name, fn.kernel.ParamBytes, len(args))
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	o, err := st.slot()
+	if err != nil {
+		return err
+	}
+	buf := append(o.launch.Args[:0], args...)
+	o.kind, o.kernel = opLaunch, fn.kernel
+	o.launch = exec.Launch{Grid: grid, Block: block, SharedBytes: sharedBytes, Args: buf}
+	st.push()
+	return nil
+}
+
+func (st *stream) Copy(dst, src device.Ptr, bytes uint64) error {
+	return st.enqueue("cuMemcpyDtoDAsync", fmt.Sprintf("dst=%#x, src=%#x, bytes=%d", dst, src, bytes), func(o *op) error {
+		if _, err := st.d.host("destination", dst, bytes); err != nil {
+			return err
+		}
+		if _, err := st.d.host("source", src, bytes); err != nil {
+			return err
+		}
+		o.kind, o.dst, o.src, o.n = opCopy, uint64(dst), uint64(src), bytes
+		return nil
+	})
+}
+
+func (st *stream) Set32(dst device.Ptr, value uint32, n uint64) error {
+	return st.enqueue("cuMemsetD32Async", fmt.Sprintf("dst=%#x, value=%#x, n=%d", dst, value, n), func(o *op) error {
+		if dst%4 != 0 || n > math.MaxUint64/4 {
+			return refuse(device.InvalidValue, "%d words at %#x: the address must be a multiple of 4", n, dst)
+		}
+		if _, err := st.d.host("destination", dst, 4*n); err != nil {
+			return err
+		}
+		o.kind, o.dst, o.value, o.n = opSet, uint64(dst), value, n
+		return nil
+	})
+}
+
+func (st *stream) Record(e device.Event) error {
+	return st.enqueue("cuEventRecord", "", func(o *op) error {
+		ev, ok := e.(*event)
+		switch {
+		case !ok || ev.d != st.d:
+			return refuse(device.InvalidHandle, "the event is not of this device")
+		case st.capturing != nil:
+			return refuse(device.NotSupported, "an event inside a graph has no time")
+		}
+		if err := ev.expect(); err != nil {
+			return err
+		}
+		o.kind, o.event = opRecord, ev
+		return nil
+	})
+}
+
+func (st *stream) LaunchGraph(g device.Graph) error {
+	return st.enqueue("cuGraphLaunch", "", func(o *op) error {
+		gr, ok := g.(*graph)
+		switch {
+		case !ok || gr.d != st.d:
+			return refuse(device.InvalidHandle, "the graph is not of this device")
+		case gr.closed.Load():
+			return refuse(device.InvalidHandle, "the graph was closed")
+		case st.capturing != nil:
+			return refuse(device.NotSupported, "a graph inside a graph")
+		}
+		o.kind, o.graph = opGraph, gr
+		return nil
+	})
+}
+
+// enqueue runs a call that fills one entry of the queue.
+func (st *stream) enqueue(call, args string, fill func(*op) error) error {
+	return st.d.do(call, args, func() error {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		o, err := st.slot()
+		if err != nil {
+			return err
+		}
+		if err := fill(o); err != nil {
+			return err
+		}
+		st.push()
+		return nil
+	})
+}
+
+// slot gives the entry that push will add: the next one of the ring, or of the
+// graph that is being recorded. st.mu is held.
+func (st *stream) slot() (*op, error) {
+	if st.closed {
+		return nil, refuse(device.InvalidHandle, "the stream was closed")
+	}
+	if g := st.capturing; g != nil {
+		g.next = op{}
+		return &g.next, nil
+	}
+	if st.n == len(st.ring) {
+		bigger := make([]op, 2*len(st.ring))
+		for i := range st.n {
+			bigger[i] = st.ring[(st.head+i)%len(st.ring)]
+		}
+		st.ring, st.head = bigger, 0
+	}
+	return &st.ring[(st.head+st.n)%len(st.ring)], nil
+}
+
+func (st *stream) push() {
+	if g := st.capturing; g != nil {
+		g.ops = append(g.ops, g.next)
+		return
+	}
+	st.n++
+	st.enqueued++
+	st.work.Signal()
+}
+
+// serve executes the queue until the stream is closed and empty.
+func (st *stream) serve() {
+	defer st.d.work.Done()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for {
+		for st.n == 0 && !st.closed {
+			st.work.Wait()
+		}
+		if st.n == 0 {
+			return
+		}
+		// Swapped, not copied: each entry keeps a buffer for arguments.
+		e := &st.ring[st.head]
+		*e, st.running = st.running, *e
+		st.head = (st.head + 1) % len(st.ring)
+		st.n--
+		st.mu.Unlock()
+		st.execute(&st.running)
+		st.mu.Lock()
+		st.completed++
+		left := st.waiters[:0]
+		for _, w := range st.waiters {
+			if w.target <= st.completed {
+				close(w.done)
+			} else {
+				left = append(left, w)
+			}
+		}
+		st.waiters = left
+	}
+}
+
+// execute does one piece of work. After a sticky error nothing is done any
+// more, but the queue still empties.
+func (st *stream) execute(o *op) {
+	d := st.d
+	if o.kind == opRecord {
+		o.event.reach()
+		o.event = nil
+		return
+	}
+	if d.sticky.Load() != nil || d.ctx.Err() != nil {
+		return
+	}
+	switch o.kind {
+	case opLaunch:
+		d.refresh()
+		if err := o.kernel.Run(d.ctx, d.space, &d.config, o.launch); err != nil {
+			d.kernelFailed(err)
+		}
+	case opCopy:
+		if err := d.copy(o.dst, o.src, o.n); err != nil {
+			d.workFailed("cuMemcpyDtoDAsync", device.IllegalAddress, err)
+		}
+	case opSet:
+		if err := d.set32(o.dst, o.value, o.n); err != nil {
+			d.workFailed("cuMemsetD32Async", device.IllegalAddress, err)
+		}
+	case opGraph:
+		g := o.graph
+		o.graph = nil
+		for i := range g.ops {
+			st.execute(&g.ops[i])
+		}
+	}
+}
+
+// faultCodes are the codes that hardware gives for the faults of a kernel.
+var faultCodes = map[exec.Kind]device.Code{
+	exec.IllegalAddress:    device.IllegalAddress,
+	exec.Misaligned:        device.MisalignedAddr,
+	exec.PlainOnMulticast:  device.InvalidAddrSpace,
+	exec.MultimemOnUnicast: device.InvalidAddrSpace,
+	exec.MulticastUnbound:  device.IllegalAddress,
+	exec.WrongSpace:        device.InvalidAddrSpace,
+	exec.Trap:              device.LaunchFailed,
+	exec.Deadlock:          device.LaunchFailed,
+}
+
+// kernelFailed makes the error of a kernel the device's, unless the device was
+// closed under it.
+func (d *gpu) kernelFailed(err error) {
+	if errors.Is(err, errClosed) {
+		return
+	}
+	code := device.LaunchFailed
+	var f *exec.Fault
+	if errors.As(err, &f) {
+		if c, ok := faultCodes[f.Kind]; ok {
+			code = c
+		}
+	}
+	d.workFailed("cuLaunchKernel", code, err)
+}
+
+func (d *gpu) workFailed(call string, code device.Code, err error) {
+	d.fail(&device.Error{Call: call, Code: code, Name: nameOf(code), Text: err.Error(), Device: d.info.UUID})
+}
+
+// copy moves bytes inside the address space. The ranges may not overlap.
+func (d *gpu) copy(dst, src, bytes uint64) error {
+	to, err := d.space.Host(dst, bytes)
+	if err != nil {
+		return err
+	}
+	from, err := d.space.Host(src, bytes)
+	if err != nil {
+		return err
+	}
+	for len(to) > 0 && len(from) > 0 {
+		n := copy(to[0], from[0])
+		if to[0] = to[0][n:]; len(to[0]) == 0 {
+			to = to[1:]
+		}
+		if from[0] = from[0][n:]; len(from[0]) == 0 {
+			from = from[1:]
+		}
+	}
+	return nil
+}
+
+// set32 fills n words. Addresses are multiples of 4, and so is every part.
+func (d *gpu) set32(dst uint64, value uint32, n uint64) error {
+	parts, err := d.space.Host(dst, 4*n)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/4)
+		for i := range words {
+			words[i] = value
+		}
+	}
+	return nil
+}
+
+func (st *stream) Query() (done bool, err error) {
+	err = st.d.do("cuStreamQuery", "", func() error {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		if err := st.usable(); err != nil {
+			return err
+		}
+		done = st.completed == st.enqueued
+		return nil
+	})
+	if e := st.d.sticky.Load(); e != nil {
+		return false, e
+	}
+	return done, err
+}
+
+// usable says whether the stream can be waited for. st.mu is held.
+func (st *stream) usable() error {
+	switch {
+	case st.closed:
+		return refuse(device.InvalidHandle, "the stream was closed")
+	case st.capturing != nil:
+		return refuse(device.IllegalState, "the stream is recording a graph")
+	}
+	return nil
+}
+
+func (st *stream) Wait(ctx context.Context) error {
+	const call = "cuStreamSynchronize"
+	err := st.d.enter(call)
+	if err == nil {
+		err = asWaitError(call, st.d.info.UUID, st.wait(ctx))
+	}
+	if e := st.d.sticky.Load(); e != nil {
+		err = e
+	}
+	st.d.s.trace(st.d.where, call, "", err)
+	return err
+}
+
+func (st *stream) wait(ctx context.Context) error {
+	st.mu.Lock()
+	if err := st.usable(); err != nil {
+		st.mu.Unlock()
+		return err
+	}
+	if st.completed == st.enqueued {
+		st.mu.Unlock()
+		return nil
+	}
+	w := waiter{target: st.enqueued, done: make(chan struct{})}
+	st.waiters = append(st.waiters, w)
+	st.mu.Unlock()
+	select {
+	case <-w.done:
+		if st.d.ctx.Err() != nil {
+			return refuse(device.InvalidHandle, "the device was closed")
+		}
+		return nil
+	case <-ctx.Done():
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		for i := range st.waiters {
+			if st.waiters[i].done == w.done {
+				st.waiters = append(st.waiters[:i], st.waiters[i+1:]...)
+				break
+			}
+		}
+		return &waitEnded{context.Cause(ctx)}
+	}
+}
+
+// waitEnded carries the cause of a context out of wait; it is no driver error.
+type waitEnded struct{ cause error }
+
+func (w *waitEnded) Error() string { return w.cause.Error() }
+
+// asWaitError is asDriverError, but for the end of the caller's context.
+func asWaitError(call string, uuid device.UUID, err error) error {
+	var w *waitEnded
+	if errors.As(err, &w) {
+		return w.cause
+	}
+	return asDriverError(call, uuid, err)
+}
+
+// Close ends the stream. Work that was enqueued is still done.
+func (st *stream) Close() error {
+	return st.d.do("cuStreamDestroy", "", func() error {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		if st.closed {
+			return refuse(device.InvalidHandle, "the stream was closed already")
+		}
+		st.end()
+		return nil
+	})
+}
+
+// end lets the worker finish. st.mu is held.
+func (st *stream) end() {
+	st.closed = true
+	st.work.Signal()
+	st.d.drop(st)
+}
+
+func (st *stream) abandon() error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.closed {
+		st.end()
+	}
+	return nil
+}
