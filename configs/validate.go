@@ -1,0 +1,203 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+)
+
+// Bounds of values. They are far outside what is useful, and keep a mistyped
+// number from reaching a device.
+const (
+	maxCount   = 1_000_000      // iterations, graph launches, cycles, checks
+	maxBlocks  = 256            // more than any GPU has multiprocessors
+	maxThreads = 1024           // CUDA's limit for a block
+	warp       = 32             // threads
+	minStaging = Size(64 << 10) // a few chunks of each of 8 ranks
+	maxStaging = Size(8 << 30)
+	maxDevices = 16 // software devices
+	maxTimeout = 24 * time.Hour
+)
+
+// Validate checks every value before any device is touched. It reports all
+// that is wrong, each as a usage failure that names the key, its value, where
+// that came from, and what is valid.
+func (c *Config) Validate() error {
+	v := &validator{c: c}
+	v.names("run.mode", c.Run.Mode, "mode", ModeNames())
+	v.names("run.datatype", c.Run.DataType, "data type", names(collective.DTypes()))
+	v.names("run.op", c.Run.Op, "operation", names(collective.Ops()))
+	for _, k := range keys {
+		if valid, ok := choices[k.String()]; ok {
+			v.name(k.String(), k.field(c).String(), k.name, valid)
+		}
+	}
+	v.sweep()
+	v.count("timing.warmup", c.Timing.Warmup, 0, maxCount)
+	v.count("timing.iters", c.Timing.Iters, 1, maxCount)
+	v.count("timing.graph", c.Timing.Graph, 0, maxCount)
+	v.count("timing.cycles", c.Timing.Cycles, 0, maxCount)
+	v.count("timing.check", c.Timing.Check, 0, maxCount)
+	v.timeout("timing.timeout", c.Timing.Timeout)
+	v.timeout("bootstrap.timeout", c.Bootstrap.Timeout)
+	if s := c.NVLS.Staging; s < minStaging || s > maxStaging {
+		v.fail("nvls.staging", fmt.Sprintf("give between %v and %v a rank; it is rounded up to the device's granularity", minStaging, maxStaging))
+	}
+	v.count("nvls.blocks", c.NVLS.Blocks, 0, maxBlocks)
+	if t := c.NVLS.Threads; t < 0 || t > maxThreads || t%warp != 0 {
+		v.fail("nvls.threads", fmt.Sprintf("give a multiple of %d up to %d, or 0 for automatic", warp, maxThreads))
+	}
+	if d := c.Bootstrap.SocketDir; d != "" && !isDir(d) {
+		v.fail("bootstrap.socket_dir", "name an existing folder, or \"\" for abstract sockets")
+	}
+	if l := c.Bootstrap.MPILibrary; strings.Contains(l, "/") && !exists(l) {
+		v.fail("bootstrap.mpi_library", "name an existing library file, a bare name as \"libmpi.so.40\", or \"\" to search")
+	}
+	v.file("output.json", c.Output.JSON, ".json")
+	v.file("output.csv", c.Output.CSV, ".csv")
+	v.file("output.plot", c.Output.Plot, ".png", ".svg", ".pdf")
+	if b := c.Output.MinBusBW; !(b >= 0) || math.IsInf(b, 0) {
+		v.fail("output.min_busbw", "give a bandwidth in GB/s, or 0 to require none")
+	}
+	v.count("sim.devices", c.Sim.Devices, 0, maxDevices)
+	return errors.Join(v.errs...)
+}
+
+type validator struct {
+	c    *Config
+	errs []error
+}
+
+// fail reports the value of key.
+func (v *validator) fail(key, do string) {
+	v.add(key, fmt.Sprintf("%s = %s is not possible", key, v.c.Get(key)), do)
+}
+
+func (v *validator) add(key, what, do string) {
+	v.errs = append(v.errs, &failure.Error{Code: failure.Usage, What: what, Where: v.c.Origin(key), Do: do, By: failure.User})
+}
+
+func (v *validator) name(key, name, kind string, valid []string) {
+	if !slices.Contains(valid, name) {
+		v.add(key, key+": "+(&collective.UnknownNameError{Kind: kind, Name: name, Nearest: collective.Nearest(name, valid), Valid: valid}).Error(), "")
+	}
+}
+
+// names checks a list: at least one name, each once, "all" alone.
+func (v *validator) names(key string, list []string, kind string, valid []string) {
+	if isAll(list) {
+		return
+	}
+	if len(list) == 0 {
+		v.fail(key, fmt.Sprintf("name at least one %s: %s, or %s", kind, strings.Join(valid, ", "), All))
+	}
+	for i, n := range list {
+		switch {
+		case n == All:
+			v.fail(key, "\"all\" stands alone; leave out the other names")
+		case slices.Contains(list[:i], n):
+			v.fail(key, fmt.Sprintf("name %s once", n))
+		default:
+			v.name(key, n, kind, append(slices.Clone(valid), All))
+		}
+	}
+}
+
+func (v *validator) count(key string, n, low, high int) {
+	if n < low || n > high {
+		do := fmt.Sprintf("give a whole number from %d to %d", low, high)
+		switch key {
+		case "timing.cycles":
+			do += "; 0 repeats until the run is stopped"
+		case "nvls.blocks", "sim.devices":
+			do += "; 0 is automatic"
+		}
+		v.fail(key, do)
+	}
+}
+
+func (v *validator) timeout(key string, d time.Duration) {
+	if d <= 0 || d > maxTimeout {
+		v.fail(key, fmt.Sprintf("give a duration above 0 and up to %v: no wait is without an end", maxTimeout))
+	}
+}
+
+func (v *validator) sweep() {
+	s := v.c.Sweep
+	for key, size := range map[string]Size{"sweep.min_bytes": s.MinBytes, "sweep.max_bytes": s.MaxBytes, "sweep.step_bytes": s.StepBytes} {
+		if size > MaxSize {
+			v.fail(key, fmt.Sprintf("give at most %v", MaxSize))
+			return
+		}
+	}
+	if s.MinBytes > s.MaxBytes {
+		v.add("sweep.min_bytes", fmt.Sprintf("sweep.min_bytes = %v is above sweep.max_bytes = %v", s.MinBytes, s.MaxBytes),
+			fmt.Sprintf("raise sweep.max_bytes (%s) or lower sweep.min_bytes", v.c.Origin("sweep.max_bytes")))
+		return
+	}
+	if !(s.Factor >= 0) || math.IsInf(s.Factor, 0) {
+		v.fail("sweep.factor", "give a number above 1, as 2; or 1 with sweep.step_bytes")
+		return
+	}
+	if s.Factor <= 1 && s.StepBytes == 0 && s.MinBytes < s.MaxBytes {
+		v.fail("sweep.factor", "give a number above 1, or set sweep.step_bytes: the sweep would not leave its first size")
+		return
+	}
+	rows := 0
+	for range s.steps(1) {
+		if rows++; rows > maxRows {
+			v.add("sweep.step_bytes", fmt.Sprintf("the sweep from %v to %v has more than %d sizes", s.MinBytes, s.MaxBytes, maxRows),
+				"raise sweep.step_bytes or sweep.factor")
+			return
+		}
+	}
+	for _, d := range v.c.DTypes() {
+		if len(v.c.Sizes(d.Size())) == 0 {
+			v.add("sweep.max_bytes", fmt.Sprintf("the sweep from %v to %v has no size of a whole %v element", s.MinBytes, s.MaxBytes, d),
+				fmt.Sprintf("raise sweep.max_bytes to %d or more", d.Size()))
+		}
+	}
+}
+
+// file checks the suffix and the folder of an output file.
+func (v *validator) file(key, path string, suffixes ...string) {
+	if path == "" {
+		return
+	}
+	if !slices.Contains(suffixes, strings.ToLower(filepath.Ext(path))) {
+		v.fail(key, "name a file that ends in "+strings.Join(suffixes, ", "))
+		return
+	}
+	switch dir := filepath.Dir(path); {
+	case !isDir(dir):
+		v.fail(key, fmt.Sprintf("make the folder %s first, or name another", dir))
+	case isDir(path):
+		v.fail(key, "name a file; this is a folder")
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+func names[T fmt.Stringer](list []T) []string {
+	out := make([]string, len(list))
+	for i, x := range list {
+		out[i] = x.String()
+	}
+	return out
+}
