@@ -1,0 +1,60 @@
+package kernels
+
+import "unsafe"
+
+const (
+	// MaxRanks is the largest group of ranks.
+	MaxRanks = 8
+	// MaxBlocks is the largest grid of an all-reduce kernel: each block has
+	// counters of its own.
+	MaxBlocks = 256
+	// StagingSlots is the number of chunks that a block of a copy-in kernel
+	// holds in the staging buffer at once.
+	StagingSlots = 3
+	// PackBytes is the widest access of one thread.
+	PackBytes = 16
+	// PacketBytes is what 8 bytes of data and their flags take.
+	PacketBytes = 16
+)
+
+// Args is the parameter of every all-reduce kernel: struct Args of control.cuh,
+// where each field's meaning per kernel is written.
+type Args struct {
+	Self         uint64
+	PeerIn       [MaxRanks]uint64
+	PeerOut      [MaxRanks]uint64
+	In, Out      uint64
+	MulticastIn  uint64
+	MulticastOut uint64
+	Count        uint64
+	Head         uint64
+	Packs        uint64
+	Chunk        uint64
+	Scratch      uint64
+	NextScratch  uint64
+	Timeout      uint64 // nanoseconds
+	Rank, Ranks  uint32
+	Divisor      uint32
+	Slots        uint32
+}
+
+// Bytes is the struct as the driver takes it. The slice aliases a.
+func (a *Args) Bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(a)), unsafe.Sizeof(*a))
+}
+
+// DataArgs is the parameter of the fill and check kernels: struct DataArgs of
+// data.cuh.
+type DataArgs struct {
+	Buffer      uint64
+	Count       uint64
+	Result      uint64
+	Seed        uint32
+	Rank, Ranks uint32
+	Divisor     uint32
+}
+
+// Bytes is the struct as the driver takes it. The slice aliases a.
+func (a *DataArgs) Bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(a)), unsafe.Sizeof(*a))
+}

@@ -1,0 +1,57 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+)
+
+// Library loads kernels onto one device, each once.
+type Library struct {
+	dev       device.Device
+	modules   []device.Module
+	functions map[string]device.Function
+}
+
+// NewLibrary makes an empty library for dev.
+func NewLibrary(dev device.Device) *Library {
+	return &Library{dev: dev, functions: map[string]device.Function{}}
+}
+
+// Function returns the kernel of a family for an element type and an operation
+// (sum, prod, min, max), loading it on first use.
+func (l *Library) Function(f Family, element, op string) (device.Function, error) {
+	key := element + " " + Entry(f, op)
+	if fn, ok := l.functions[key]; ok {
+		return fn, nil
+	}
+	ptx, err := Module(element, f.NeedsMulticast())
+	if err != nil {
+		return nil, err
+	}
+	if ptx, err = Cut(ptx, Entry(f, op)); err != nil {
+		return nil, err
+	}
+	m, err := l.dev.LoadModule(ptx)
+	if err != nil {
+		return nil, fmt.Errorf("loading kernel %s for %s: %w", Entry(f, op), element, err)
+	}
+	l.modules = append(l.modules, m)
+	fn, err := m.Function(Entry(f, op))
+	if err != nil {
+		return nil, fmt.Errorf("loading kernel %s for %s: %w", Entry(f, op), element, err)
+	}
+	l.functions[key] = fn
+	return fn, nil
+}
+
+// Close unloads every module.
+func (l *Library) Close() error {
+	var errs []error
+	for _, m := range l.modules {
+		errs = append(errs, m.Close())
+	}
+	l.modules, l.functions = nil, nil
+	return errors.Join(errs...)
+}
