@@ -1,0 +1,276 @@
+//go:build linux
+
+package mpiboot
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/mpiboot/mpi"
+)
+
+// DefaultTimeout is how long a rank waits for another where Options do not say.
+const DefaultTimeout = 30 * time.Second
+
+// Options are the [bootstrap] part of the configuration.
+type Options struct {
+	Launcher   string        // one of the Launcher constants; "" is "auto"
+	MPILibrary string        // file of the MPI library; "" to look for one
+	SocketDir  string        // directory for the sockets; "" for abstract names
+	Timeout    time.Duration // bound of every wait for other ranks; 0 is DefaultTimeout
+	Stderr     io.Writer     // for what Finish and Abort have to say; nil is os.Stderr
+}
+
+// Join finds this process's place and connects it to the others. A process
+// joins once. The exit code of an error is in failure.CodeOf.
+//
+// On an error the World is nil, except where MPI is running and other ranks may
+// wait for this one: end with w.Abort(failure.CodeOf(err), err), which is right
+// in both cases.
+func Join(ctx context.Context, o Options) (*World, error) {
+	ev, err := detect(os.Environ(), o.Launcher)
+	if err != nil {
+		return nil, err
+	}
+	h, err := thisHost()
+	if err != nil {
+		return nil, failure.Wrap(failure.Internal, err, "cannot tell which host this is")
+	}
+	w := &World{evidence: ev, timeout: o.Timeout, stderr: o.Stderr, exit: os.Exit}
+	if w.timeout <= 0 {
+		w.timeout = DefaultTimeout
+	}
+	if w.stderr == nil {
+		w.stderr = os.Stderr
+	}
+	byMPI := ev.Launcher != LauncherNone && ev.Launcher != LauncherLocal
+	switch {
+	case ev.Launcher == LauncherLocal:
+		return w.joinLocal(ctx, o, h, os.Getenv(EnvUniqueID))
+	case byMPI && (ev.Size != 1 || o.MPILibrary != ""):
+		return w.joinMPI(ctx, o, h)
+	}
+	// One process needs no MPI, whatever started it, and then cannot fail for
+	// want of one.
+	return w.joinLocal(ctx, o, h, NewUniqueID().String())
+}
+
+// joinLocal connects the ranks of Launch, and a world of one to nobody.
+func (w *World) joinLocal(ctx context.Context, o Options, h host, id string) (*World, error) {
+	var err error
+	if w.id, err = ParseUniqueID(id); err != nil {
+		return nil, &failure.Error{Code: failure.Usage, What: fmt.Sprintf("environment variable %s=%q cannot be used", EnvUniqueID, id), Err: err,
+			Do: "let the program set it: --np N", By: failure.User}
+	}
+	w.rank, w.size = w.evidence.Rank, w.evidence.Size
+	cfg := meshConfig{id: w.id, me: w.rank, host: h.Name, timeout: w.timeout}
+	for r := range w.size {
+		cfg.world = append(cfg.world, r)
+		cfg.sockets = append(cfg.sockets, socketName(o.SocketDir, w.id, r))
+		w.hosts = append(w.hosts, h)
+	}
+	if w.size == 1 {
+		w.node = newNode(cfg, make([]*peer, 1))
+		return w, nil
+	}
+	l, err := listen(cfg.sockets[w.rank])
+	if err != nil {
+		return nil, err
+	}
+	w.node, err = connect(ctx, cfg, l)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// joinMPI learns rank and size from MPI, checks them, and connects the ranks
+// of each host.
+func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	ev := w.evidence
+	if ev.PMI == "none" && ev.Size > 1 {
+		return nil, &failure.Error{Code: failure.Unavailable, What: fmt.Sprintf("srun started %d ranks that have no way to find each other", ev.Size),
+			Where: h.Name, Why: "neither PMIX_RANK nor PMI_RANK is set: srun ran with --mpi=none, or the container dropped the environment",
+			Do: "use srun --mpi=pmix with Open MPI or --mpi=pmi2 with MPICH (srun --mpi=list shows what there is); in a container keep the environment", By: failure.User}
+	}
+	lib, err := mpi.Open(mpi.Search{File: o.MPILibrary, Prefer: familyOf(ev), Dirs: mpi.SearchDirs(os.Getenv)})
+	if err != nil {
+		return nil, &failure.Error{Code: failure.Unavailable, What: fmt.Sprintf("cannot open an MPI library for the %s launcher", ev.Launcher), Where: h.Name, Err: err,
+			Do: "load the MPI module, or bind the library into the container, or set mpi_library under [bootstrap]; on one node --np needs no MPI", By: failure.User}
+	}
+	w.lib = lib
+	comm, err := lib.Init(ctx, endedInInit(ev, lib, h))
+	if err != nil {
+		return nil, &failure.Error{Code: failure.CodeOf(err), What: "MPI could not be initialized", Where: w.whereMPI(h), Err: err,
+			Do: "see that the launcher and this library belong to the same MPI; set mpi_library under [bootstrap]", By: failure.User}
+	}
+	if err := checkSize(ev, comm.Size(), lib, h); err != nil {
+		comm.Finalize(ctx)
+		return nil, err
+	}
+	w.comm, w.rank, w.size = comm, comm.Rank(), comm.Size()
+	w.hosts = make([]host, w.size)
+	w.hosts[w.rank] = h
+
+	var id UniqueID
+	if w.rank == 0 {
+		id = NewUniqueID()
+	}
+	b, err := comm.Bcast(ctx, "unique id", 0, id[:])
+	if err != nil {
+		return w, w.failedMPI(h, err)
+	}
+	copy(w.id[:], b)
+
+	// From here an error of this rank alone waits until the vote.
+	name := socketName(o.SocketDir, w.id, w.rank)
+	l, mine := listen(name)
+	if mine == nil {
+		h.Socket = name
+	}
+	record, err := json.Marshal(h)
+	if err != nil {
+		return w, failure.Wrap(failure.Internal, err, "host record")
+	}
+	records, err := comm.Allgather(ctx, "hosts", record)
+	if err != nil {
+		return w, w.failedMPI(h, err)
+	}
+	ballotRanks := make([]int, w.size)
+	for r := range records {
+		ballotRanks[r] = r
+		if err := json.Unmarshal(records[r], &w.hosts[r]); err != nil {
+			return w, failure.Wrap(failure.Internal, err, "the host record of rank %d cannot be read", r)
+		}
+	}
+	if mine == nil {
+		w.node, mine = w.connectHost(ctx, l)
+	}
+	ballot, err := json.Marshal(Verdict{Rank: w.rank, OK: mine == nil, Text: errorText(mine), Code: failure.CodeOf(mine)})
+	if err != nil {
+		return w, failure.Wrap(failure.Internal, err, "ballot")
+	}
+	// The slowest rank gives up on its peers when ctx ends, so the vote needs
+	// time of its own.
+	voteCtx, cancelVote := context.WithTimeout(context.WithoutCancel(ctx), w.timeout)
+	defer cancelVote()
+	ballots, err := comm.Allgather(voteCtx, "vote on the connections", ballot)
+	if err != nil {
+		return w, w.failedMPI(h, err)
+	}
+	if err := outcome(stageMesh, ballotRanks, ballots); err != nil {
+		if w.node != nil {
+			w.node.leave(failure.CodeOf(err))
+		}
+		// All ranks know, so all leave without an MPI_Abort.
+		comm.Finalize(voteCtx)
+		return nil, err
+	}
+	return w, nil
+}
+
+// connectHost connects the ranks that share this one's host.
+func (w *World) connectHost(ctx context.Context, l *net.UnixListener) (*Node, error) {
+	cfg := meshConfig{id: w.id, host: w.Host(), timeout: w.timeout}
+	for r, h := range w.hosts {
+		if h.Identity != w.hosts[w.rank].Identity {
+			continue
+		}
+		if h.Socket == "" {
+			l.Close()
+			return nil, failure.New(failure.Internal, "rank %d does not listen", r)
+		}
+		if r == w.rank {
+			cfg.me = len(cfg.world)
+		}
+		cfg.world = append(cfg.world, r)
+		cfg.sockets = append(cfg.sockets, h.Socket)
+	}
+	return connect(ctx, cfg, l)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return shorten(err.Error(), 16<<10)
+}
+
+func (w *World) whereMPI(h host) string {
+	return fmt.Sprintf("%s, %s %s", h.Name, w.lib.Version(), w.lib.File())
+}
+
+func (w *World) failedMPI(h host, err error) error {
+	return &failure.Error{Code: failure.CodeOf(err), What: "the ranks could not be introduced to each other",
+		Where: fmt.Sprintf("rank %d of %d on %s", w.rank, w.size, w.whereMPI(h)), Err: err,
+		Do: "see what the other ranks printed; if they were only slow, raise timeout under [bootstrap]", By: failure.User}
+}
+
+// familyOf is the family of MPI libraries that can talk to the launcher.
+func familyOf(ev Evidence) mpi.ABI {
+	switch {
+	case ev.Launcher == LauncherOpenMPI, ev.PMI == "pmix":
+		return mpi.OpenMPI
+	case ev.Launcher == LauncherMPICH, ev.PMI == "pmi2":
+		return mpi.MPICH
+	}
+	return 0
+}
+
+// launcherName says how the ranks were started, for messages.
+func launcherName(ev Evidence) string {
+	switch ev.Launcher {
+	case LauncherOpenMPI:
+		return "Open MPI's mpirun"
+	case LauncherMPICH:
+		return "an mpiexec of the MPICH family"
+	case LauncherSlurm:
+		return "srun --mpi=" + ev.PMI
+	}
+	return ev.Launcher
+}
+
+// remedy names the way out of a launcher and a library that do not fit.
+func remedy(ev Evidence) string {
+	switch {
+	case ev.Launcher == LauncherOpenMPI:
+		return "start it with the mpirun of this library, or set mpi_library under [bootstrap] to the libmpi.so.40 of the Open MPI whose mpirun was used"
+	case ev.Launcher == LauncherMPICH:
+		return "start it with the mpirun of this library, or set mpi_library under [bootstrap] to the libmpich.so.12 or libmpi.so.12 of the MPI whose mpiexec was used"
+	case ev.PMI == "pmix":
+		return "use an MPI built with PMIx (Open MPI), or srun --mpi=pmi2 for MPICH, or set mpi_library under [bootstrap]"
+	}
+	return "use srun --mpi=pmix for Open MPI, or an MPICH library with --mpi=pmi2, or set mpi_library under [bootstrap]"
+}
+
+// checkSize refuses a world whose size is not what the launcher says. A library
+// that does not understand its launcher does not fail: it makes every rank a
+// world of one.
+func checkSize(ev Evidence, size int, lib *mpi.Library, h host) error {
+	if ev.Size < 0 || ev.Size == size {
+		return nil
+	}
+	return &failure.Error{Code: failure.Unavailable,
+		What:  fmt.Sprintf("%s started %d ranks (%s=%d), but the MPI library sees a world of %d", launcherName(ev), ev.Size, ev.From["Size"], ev.Size, size),
+		Where: fmt.Sprintf("rank %d on %s, %s, %s", ev.Rank, h.Name, lib.Version(), lib.File()),
+		Why:   "launcher and library do not belong together",
+		Do:    remedy(ev), By: failure.User}
+}
+
+// endedInInit is what the user reads if the library ends the process.
+func endedInInit(ev Evidence, lib *mpi.Library, h host) string {
+	e := failure.Error{What: "the MPI library ended this process inside MPI_Init",
+		Where: fmt.Sprintf("rank %d on %s, %s, %s", ev.Rank, h.Name, lib.Version(), lib.File()),
+		Why:   "it does not speak the interface that " + launcherName(ev) + " offers, or found it broken; its own words are above",
+		Do:    remedy(ev), By: failure.User}
+	return fmt.Sprintf("nvls-allreduce: %s (exit code %d)\n", strings.ReplaceAll(e.Error(), "\n", " "), failure.Unavailable)
+}

@@ -1,0 +1,196 @@
+//go:build linux
+
+package mpiboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+)
+
+// stageMesh names the set-up of the mesh in errors.
+const stageMesh = "connecting the ranks of this host"
+
+// socketName is where a rank listens. Without a directory the name is
+// abstract: it lives in the network namespace, which containers on one host
+// usually share, vanishes with its owner and cannot be guessed.
+func socketName(dir string, id UniqueID, rank int) string {
+	if dir == "" {
+		return fmt.Sprintf("@nvls-allreduce.%v.%d", id, rank)
+	}
+	return filepath.Join(dir, fmt.Sprintf("nvls-%x.%d", id[:6], rank))
+}
+
+// listen opens this rank's socket.
+func listen(name string) (*net.UnixListener, error) {
+	// The kernel's sun_path has 108 bytes with its final zero.
+	if len(name) > 107 {
+		return nil, &failure.Error{Code: failure.Usage, What: fmt.Sprintf("socket name %s is %d bytes long", name, len(name)),
+			Why: "Linux allows 107", Do: "set a shorter socket_dir under [bootstrap]", By: failure.User}
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: name, Net: "unixpacket"})
+	if err != nil {
+		return nil, &failure.Error{Code: failure.Internal, What: "cannot listen for the other ranks of this host on " + name, Err: err,
+			Do: "set socket_dir under [bootstrap] to a directory that all ranks of the host can write", By: failure.User}
+	}
+	return l, nil
+}
+
+// meshConfig is what one rank has to know to connect to the others of its host.
+type meshConfig struct {
+	id      UniqueID
+	world   []int    // world ranks on this host, ascending
+	me      int      // index in world
+	sockets []string // by index, as socketName gave them to each
+	host    string   // for messages
+	timeout time.Duration
+}
+
+// connect links this rank with every other of the host: it calls those below
+// it and is called by those above. It closes l, which also removes its path.
+func connect(ctx context.Context, cfg meshConfig, l *net.UnixListener) (*Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, cfg.timeout)
+	defer cancel()
+	defer l.Close()
+	start := time.Now()
+	deadline, _ := ctx.Deadline()
+	mine := hello{ID: cfg.id, Rank: cfg.me, Size: len(cfg.world)}
+
+	var mu sync.Mutex
+	peers := make([]*peer, len(cfg.world))
+	var refused []error // connections that were not from a rank of this run
+	note := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(refused) < 8 {
+			refused = append(refused, err)
+		}
+	}
+	arrived := make(chan struct{}, len(cfg.world))
+	enter := func(i int, p *peer) {
+		mu.Lock()
+		defer mu.Unlock()
+		if peers[i] != nil {
+			p.conn.Close()
+			return
+		}
+		peers[i] = p
+		arrived <- struct{}{}
+	}
+	for i := range cfg.me {
+		go func() {
+			if p, err := dial(ctx, cfg, i, mine, deadline); err != nil {
+				note(err)
+			} else {
+				enter(i, p)
+			}
+		}()
+	}
+	go func() {
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			go func() {
+				p := newPeer(-1, conn)
+				err := checkUser(conn)
+				var theirs hello
+				if err == nil {
+					theirs, err = p.greet(mine, false, deadline)
+				}
+				if err == nil && (theirs.Rank <= cfg.me || theirs.Rank >= len(cfg.world)) {
+					err = fmt.Errorf("hello from local rank %d, which has no reason to call local rank %d", theirs.Rank, cfg.me)
+				}
+				if err != nil {
+					conn.Close()
+					note(err)
+					return
+				}
+				p.rank = cfg.world[theirs.Rank]
+				enter(theirs.Rank, p)
+			}()
+		}
+	}()
+	complete := true
+	for range len(cfg.world) - 1 {
+		select {
+		case <-arrived:
+			continue
+		case <-ctx.Done():
+			complete = false
+		}
+		break
+	}
+	l.Close()
+	if complete {
+		return newNode(cfg, peers), nil
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	pe := &PeersError{Stage: stageMesh, Op: "mesh", Waited: time.Since(start), Cause: context.Cause(ctx)}
+	for i, p := range peers {
+		if p != nil {
+			p.conn.Close()
+		} else if i != cfg.me {
+			pe.Missing = append(pe.Missing, cfg.world[i])
+		}
+	}
+	// A rank that arrives from now on finds its place taken.
+	for i := range peers {
+		if peers[i] == nil {
+			peers[i] = &peer{}
+		}
+	}
+	e := pe.explain(cfg.world[cfg.me], cfg.host)
+	e.Do = "see what those ranks printed; if they run in containers with networks of their own, set socket_dir under [bootstrap] to a directory that all ranks share"
+	e.By = failure.User
+	if len(refused) > 0 {
+		e.Err = fmt.Errorf("%w; also: %w", pe, errors.Join(refused...))
+	}
+	return nil, e
+}
+
+// dial calls the rank with index i until it listens.
+func dial(ctx context.Context, cfg meshConfig, i int, mine hello, deadline time.Time) (*peer, error) {
+	var d net.Dialer
+	pause := 2 * time.Millisecond
+	for {
+		conn, err := d.DialContext(ctx, "unixpacket", cfg.sockets[i])
+		if err == nil {
+			uc := conn.(*net.UnixConn)
+			p := newPeer(cfg.world[i], uc)
+			err = checkUser(uc)
+			var theirs hello
+			if err == nil {
+				theirs, err = p.greet(mine, true, deadline)
+			}
+			if err == nil && theirs.Rank != i {
+				err = fmt.Errorf("local rank %d answers at the socket of local rank %d", theirs.Rank, i)
+			}
+			if err != nil {
+				uc.Close()
+				return nil, fmt.Errorf("rank %d at %s: %w", cfg.world[i], cfg.sockets[i], err)
+			}
+			return p, nil
+		}
+		// Not there yet, or its queue of callers is full.
+		if !slices.ContainsFunc([]error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.EAGAIN}, func(e error) bool { return errors.Is(err, e) }) {
+			return nil, err
+		}
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, 50*time.Millisecond)
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}

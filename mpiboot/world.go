@@ -1,0 +1,190 @@
+//go:build linux
+
+package mpiboot
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/mpiboot/mpi"
+)
+
+// Comm is what the ranks of the world do together: over MPI, or without MPI
+// over the sockets of the one host.
+type Comm interface {
+	Rank() int
+	Size() int
+	Barrier(ctx context.Context, stage string) error
+	Bcast(ctx context.Context, stage string, root int, data []byte) ([]byte, error)
+	Allgather(ctx context.Context, stage string, mine []byte) ([][]byte, error)
+	AllreduceInt64(ctx context.Context, stage string, op mpi.Op, values []int64) ([]int64, error)
+	AllreduceFloat64(ctx context.Context, stage string, op mpi.Op, values []float64) ([]float64, error)
+}
+
+var (
+	_ Comm = (*mpi.Comm)(nil)
+	_ Comm = (*Node)(nil)
+)
+
+// World is all ranks that were started together.
+type World struct {
+	evidence Evidence
+	rank     int
+	size     int
+	hosts    []host // by world rank
+	id       UniqueID
+	node     *Node
+	lib      *mpi.Library // nil without MPI
+	comm     *mpi.Comm    // nil without MPI and after MPI_Finalize
+	timeout  time.Duration
+	stderr   io.Writer
+	abort    sync.Once
+	exit     func(int) // os.Exit
+}
+
+// Rank is this process's number, from 0.
+func (w *World) Rank() int { return w.rank }
+
+// Size is the number of processes.
+func (w *World) Size() int { return w.size }
+
+// Launcher names what started the ranks: one of the Launcher constants.
+func (w *World) Launcher() string { return w.evidence.Launcher }
+
+// Evidence is what the environment said.
+func (w *World) Evidence() Evidence { return w.evidence }
+
+// ID names this run; it is the same on every rank.
+func (w *World) ID() UniqueID { return w.id }
+
+// Host is the name of this rank's host.
+func (w *World) Host() string { return w.hosts[w.rank].Name }
+
+// Library is the MPI library's version and file, "" without MPI.
+func (w *World) Library() string {
+	if w.lib == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s)", w.lib.Version(), w.lib.File())
+}
+
+// Comm is the world as a communicator, never nil.
+func (w *World) Comm() Comm {
+	if w.comm == nil {
+		return w.node
+	}
+	return w.comm
+}
+
+// Node is the ranks of this host.
+func (w *World) Node() *Node { return w.node }
+
+// Nodes is the number of hosts on which the ranks are.
+func (w *World) Nodes() int { return len(ranksByHost(w.hosts)) }
+
+// RequireOneNode fails where the ranks are on several hosts. The switch that
+// adds up the data is inside one node.
+func (w *World) RequireOneNode() error {
+	groups := ranksByHost(w.hosts)
+	if len(groups) == 1 {
+		return nil
+	}
+	var where []string
+	for _, g := range groups {
+		h := w.hosts[g[0]]
+		name := h.Name
+		if !strings.HasPrefix(h.Identity, h.Name+" ") {
+			name += " as " + h.Identity
+		}
+		where = append(where, fmt.Sprintf("%s: %s", name, rankList(g)))
+	}
+	return &failure.Error{Code: failure.Unavailable, What: fmt.Sprintf("the %d ranks are on %d hosts", w.size, len(groups)),
+		Where: strings.Join(where, "; "),
+		Why:   "this program reduces among the GPUs of one node",
+		Do:    "start all ranks on one node: srun --nodes=1, or mpirun with a host list of one", By: failure.User}
+}
+
+// terminatedTimeout bounds the wait for the others after SIGTERM: batch
+// systems kill what is left half a minute later or sooner.
+const terminatedTimeout = 5 * time.Second
+
+// Finish is the planned end. All ranks agree on the highest code that one of
+// them brings, MPI is finalized, and every rank gets that code to exit with.
+// This order is the only one of which all launchers keep the code. A rank that
+// does not come makes it an Abort, but not after SIGTERM: every rank got that,
+// and an MPI_Abort then may wait until the batch system kills.
+func (w *World) Finish(code failure.Code) failure.Code {
+	timeout := w.timeout
+	if code == failure.Terminated {
+		timeout = min(timeout, terminatedTimeout)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	all, err := w.Comm().AllreduceInt64(ctx, "agreement on the exit code", mpi.Max, []int64{int64(code)})
+	if err == nil {
+		code = failure.Code(all[0])
+	}
+	if w.comm == nil {
+		if err != nil {
+			code = max(code, failure.CodeOf(err))
+			w.print(code, err)
+		}
+		w.node.leave(code)
+		return code
+	}
+	if err == nil {
+		w.node.leave(code)
+		err = w.comm.Finalize(ctx)
+	}
+	if err != nil {
+		if code == failure.Terminated {
+			w.print(code, err)
+			w.node.leave(code)
+			return code
+		}
+		w.Abort(max(code, failure.CodeOf(err)), err)
+	}
+	w.comm = nil
+	return code
+}
+
+// abortTimeout bounds MPI_Abort itself.
+const abortTimeout = 10 * time.Second
+
+// Abort is the end after an error that only this rank knows: it prints the
+// error, tells the other ranks, and ends all processes with code (srun with
+// PMI-2 turns that into 137). It never returns. A nil World, which Join gives
+// where it failed early, just prints and exits.
+func (w *World) Abort(code failure.Code, err error) {
+	if w == nil {
+		fmt.Fprintf(os.Stderr, "nvls-allreduce: %v\n", err)
+		os.Exit(int(code))
+	}
+	w.abort.Do(func() {
+		w.print(code, err)
+		if w.node != nil {
+			w.node.leave(code)
+		}
+		if w.comm != nil {
+			done := make(chan struct{})
+			go func() { defer close(done); w.comm.Abort(int(code)) }()
+			select {
+			case <-done:
+			case <-time.After(abortTimeout):
+				fmt.Fprintf(w.stderr, "nvls-allreduce: rank %d: MPI_Abort has not ended this process within %v: exiting\n", w.rank, abortTimeout)
+			}
+		}
+		w.exit(int(code))
+	})
+	select {} // another goroutine is ending the process
+}
+
+func (w *World) print(code failure.Code, err error) {
+	fmt.Fprintf(w.stderr, "nvls-allreduce: rank %d of %d on %s: %v (exit code %d)\n", w.rank, w.size, w.Host(), err, code)
+}
