@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
+)
+
+// maxNP is the number of GPUs of the largest node that NVLink multicast joins
+// on one host.
+const maxNP = 8
+
+// runCommand measures.
+type runCommand struct {
+	Flags flags `embed:""`
+}
+
+// Run checks the configuration, then either starts the local ranks or is one.
+func (c *runCommand) Run(e *environment, code *failure.Code) error {
+	cfg, err := c.Flags.config(e.given)
+	if err != nil {
+		return err
+	}
+	np := c.Flags.NP
+	if np == nil || isLocalRank(e.environ) {
+		*code, err = measure(e, cfg)
+		return err
+	}
+	if err := checkNP(*np, cfg, e.environ); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return failure.Wrap(failure.Internal, err, "cannot start ranks of this program")
+	}
+	exit, err := mpiboot.Launch(e.ctx, *np, append([]string{self}, e.args...), e.environ, e.stdout, e.stderr)
+	*code = failure.Code(exit)
+	return err
+}
+
+// isLocalRank says whether this process is one that --np started.
+func isLocalRank(environ []string) bool {
+	for _, kv := range environ {
+		if strings.HasPrefix(kv, mpiboot.EnvRank+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+// checkNP refuses --np where a launcher already made several ranks: each of
+// them would start a world of its own. One task of srun is no such world, and
+// in interactive allocations every shell is one.
+func checkNP(np int, cfg *configs.Config, environ []string) error {
+	if np < 1 || np > maxNP {
+		return &failure.Error{Code: failure.Usage, What: fmt.Sprintf("--np %d is not possible", np),
+			Do: fmt.Sprintf("give a number of ranks from 1 to %d", maxNP), By: failure.User}
+	}
+	switch l := cfg.Bootstrap.Launcher; l {
+	case configs.LauncherAuto, configs.LauncherLocal:
+	default:
+		return &failure.Error{Code: failure.Usage, What: fmt.Sprintf("--np %d and launcher %q exclude each other", np, l),
+			Where: cfg.Origin("bootstrap.launcher"), Do: "leave out --np, or set launcher = \"local\"", By: failure.User}
+	}
+	found, err := mpiboot.Detect(environ)
+	if err != nil {
+		return err
+	}
+	alone := found.Launcher == mpiboot.LauncherNone || found.Launcher == mpiboot.LauncherLocal ||
+		found.Launcher == mpiboot.LauncherSlurm && found.Size == 1
+	if !alone {
+		return &failure.Error{Code: failure.Usage, What: fmt.Sprintf("--np %d inside a launcher", np),
+			Why: fmt.Sprintf("%s is set: %s already started this process as a rank", found.From["Rank"], found.Launcher),
+			Do:  "leave out --np, or start the program without the launcher", By: failure.User}
+	}
+	return nil
+}
