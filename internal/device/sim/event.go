@@ -83,9 +83,6 @@ func (e *event) Close() error {
 	return e.d.do("cuEventDestroy", "", func() error {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if e.closed {
-			return refuse(device.InvalidHandle, "the event was closed already")
-		}
 		e.closed = true
 		return nil
 	})

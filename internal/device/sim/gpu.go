@@ -180,9 +180,6 @@ func (d *gpu) drop(h closer) {
 // Close stops what still runs and gives back what is still open. It works on a
 // device with a sticky error too.
 func (d *gpu) Close() error {
-	if d.shutting.Load() {
-		return asDriverError("cuDevicePrimaryCtxRelease", d.info.UUID, refuse(device.InvalidHandle, "the device was closed already"))
-	}
 	err := asDriverError("cuDevicePrimaryCtxRelease", d.info.UUID, d.shut())
 	d.s.trace(d.where, "cuDevicePrimaryCtxRelease", "", err)
 	return err

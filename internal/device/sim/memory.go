@@ -89,8 +89,12 @@ func (m *memory) unmap() error {
 }
 
 func (m *memory) Close() error {
-	return m.do("cuMemRelease", m.label(), func() error {
+	return m.d.do("cuMemRelease", m.label(), func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		switch {
+		case m.gone:
+			return nil
 		case m.at != 0:
 			return refuse(device.IllegalState, "the memory is still mapped, at %#x", m.at)
 		case m.bound != 0:

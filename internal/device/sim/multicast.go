@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
 // BindPatience bounds the wait of Bind for the team's other devices. The real
@@ -32,19 +33,40 @@ type bound struct {
 	m         *memory
 }
 
-// mayMulticast says why there is no multicast here.
-func (d *gpu) mayMulticast() error {
-	switch {
-	case d.info.MulticastOff != "":
-		return refuse(device.NotSupported, "multicast is switched off by %s", d.info.MulticastOff)
-	case !d.info.Multicast:
-		return refuse(device.NotSupported, "multicast needs compute capability 9.0, the device has %s", d.info.ComputeCapability())
-	}
-	return nil
+// noMulticast is the error of a multicast call on a device without multicast.
+// It unwraps to a *device.Error with the code NotSupported, but does not speak
+// of drivers that are too old.
+type noMulticast struct {
+	why   string
+	cause device.Error
 }
 
-func (d *gpu) checkTeam(numDevices int, bytes uint64) error {
-	if err := d.mayMulticast(); err != nil {
+func (e *noMulticast) Error() string {
+	return fmt.Sprintf("%s is refused on %s: %s", e.cause.Call, e.cause.Device, e.why)
+}
+
+func (e *noMulticast) Unwrap() error { return &e.cause }
+
+// ExitCode makes this the failure of a mode that cannot run here.
+func (e *noMulticast) ExitCode() failure.Code { return failure.Unavailable }
+
+// mayMulticast says why there is no multicast here.
+func (d *gpu) mayMulticast(call string) error {
+	why := ""
+	switch {
+	case d.info.MulticastOff != "":
+		why = "multicast is switched off by " + d.info.MulticastOff
+	case !d.info.Multicast:
+		why = "multicast needs compute capability 9.0, the device has " + d.info.ComputeCapability()
+	default:
+		return nil
+	}
+	return &noMulticast{why: why, cause: device.Error{
+		Call: call, Code: device.NotSupported, Name: nameOf(device.NotSupported), Text: why, Device: d.info.UUID}}
+}
+
+func (d *gpu) checkTeam(call string, numDevices int, bytes uint64) error {
+	if err := d.mayMulticast(call); err != nil {
 		return err
 	}
 	c := d.s.ctl
@@ -58,8 +80,9 @@ func (d *gpu) checkTeam(numDevices int, bytes uint64) error {
 }
 
 func (d *gpu) MulticastGranularity(numDevices int, bytes uint64) (minimum, recommended uint64, err error) {
-	err = d.do("cuMulticastGetGranularity", fmt.Sprintf("numDevices=%d, bytes=%d, POSIX_FILE_DESCRIPTOR", numDevices, bytes), func() error {
-		if err := d.checkTeam(numDevices, bytes); err != nil {
+	const call = "cuMulticastGetGranularity"
+	err = d.do(call, fmt.Sprintf("numDevices=%d, bytes=%d, POSIX_FILE_DESCRIPTOR", numDevices, bytes), func() error {
+		if err := d.checkTeam(call, numDevices, bytes); err != nil {
 			return err
 		}
 		minimum, recommended = d.s.ctl.MulticastMinimum, d.s.ctl.MulticastRecommended
@@ -69,9 +92,10 @@ func (d *gpu) MulticastGranularity(numDevices int, bytes uint64) (minimum, recom
 }
 
 func (d *gpu) CreateMulticast(numDevices int, bytes uint64) (device.Multicast, error) {
+	const call = "cuMulticastCreate"
 	var m *multicast
-	err := d.do("cuMulticastCreate", fmt.Sprintf("numDevices=%d, bytes=%d, POSIX_FILE_DESCRIPTOR", numDevices, bytes), func() error {
-		if err := d.checkTeam(numDevices, bytes); err != nil {
+	err := d.do(call, fmt.Sprintf("numDevices=%d, bytes=%d, POSIX_FILE_DESCRIPTOR", numDevices, bytes), func() error {
+		if err := d.checkTeam(call, numDevices, bytes); err != nil {
 			return err
 		}
 		if g := d.s.ctl.MulticastMinimum; bytes%g != 0 {
@@ -93,9 +117,10 @@ func (d *gpu) CreateMulticast(numDevices int, bytes uint64) (device.Multicast, e
 }
 
 func (d *gpu) ImportMulticast(f *os.File, numDevices int, bytes uint64) (device.Multicast, error) {
+	const call = "cuMemImportFromShareableHandle"
 	var m *multicast
-	err := d.do("cuMemImportFromShareableHandle", fmt.Sprintf("POSIX_FILE_DESCRIPTOR, multicast, numDevices=%d, bytes=%d", numDevices, bytes), func() error {
-		if err := d.mayMulticast(); err != nil {
+	err := d.do(call, fmt.Sprintf("POSIX_FILE_DESCRIPTOR, multicast, numDevices=%d, bytes=%d", numDevices, bytes), func() error {
+		if err := d.mayMulticast(call); err != nil {
 			return err
 		}
 		id, err := d.s.exported(f)
@@ -332,8 +357,12 @@ func (m *multicast) unmap() error {
 }
 
 func (m *multicast) Close() error {
-	return m.do("cuMemRelease", m.label(), func() error {
+	return m.d.do("cuMemRelease", m.label(), func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		switch {
+		case m.gone:
+			return nil
 		case m.at != 0:
 			return refuse(device.IllegalState, "the multicast object is still mapped, at %#x", m.at)
 		case len(m.bound) != 0:
