@@ -3,9 +3,12 @@ package result
 import (
 	"bufio"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
@@ -13,17 +16,23 @@ import (
 // Replace writes a file so that a reader, or a job killed half way, finds the
 // old contents or the new, never a part: into a temporary file of the same
 // folder, to disk, then renamed. A symbolic link keeps pointing to its file. What
-// is no regular file (a pipe, /dev/stdout) is written to directly. Errors are
-// failures with code Usage: the path was the user's choice.
+// is no regular file (a pipe, /dev/stdout) is written to directly. An error of the
+// file system is a failure with code Usage, for the path was the user's choice;
+// one of write is returned with the path before it.
 func Replace(path string, write func(io.Writer) error) (err error) {
 	if target, e := filepath.EvalSymlinks(path); e == nil {
 		path = target
 	}
 	defer func() {
-		if err != nil {
+		var system syscall.Errno
+		switch {
+		case err == nil:
+		case errors.As(err, &system):
 			f := failure.Wrap(failure.Usage, err, "cannot write %s", path)
 			f.Do, f.By = "check that the folder exists, is writable and has space", failure.User
 			err = f
+		default:
+			err = fmt.Errorf("%s: %w", path, err)
 		}
 	}()
 	if st, e := os.Stat(path); e == nil && !st.Mode().IsRegular() && !st.IsDir() {

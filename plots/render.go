@@ -1,0 +1,80 @@
+package plots
+
+import (
+	"io"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+)
+
+// Format is a file format of charts.
+type Format string
+
+const (
+	PNG Format = "png"
+	SVG Format = "svg"
+	PDF Format = "pdf"
+)
+
+// FormatOf finds the format by the suffix of a file name. The error is a failure
+// with code Usage.
+func FormatOf(path string) (Format, error) {
+	switch f := Format(strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")); f {
+	case PNG, SVG, PDF:
+		return f, nil
+	}
+	e := failure.New(failure.Usage, "no chart format for %q", path)
+	e.Do, e.By = "name the file .png, .svg or .pdf", failure.User
+	return "", e
+}
+
+// Options of a chart. The zero value is a good chart.
+type Options struct {
+	// Title replaces the heading; what was run where stands below it always.
+	Title string
+}
+
+// dpi is the dots per inch of a PNG.
+const dpi = 144
+
+// Render draws the chart of runs to w: bus bandwidth against message size above,
+// time against message size below, a line for each mode. It is an error (a
+// failure with code Usage) if the runs have no row to draw.
+func Render(w io.Writer, f Format, runs []*result.Run, o Options) error {
+	c, err := newChart(runs, o)
+	if err != nil {
+		return err
+	}
+	width, height := c.size()
+	switch f {
+	case PNG:
+		img := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi))
+		c.draw(draw.New(img))
+		_, err = vgimg.PngCanvas{Canvas: img}.WriteTo(w)
+	case SVG:
+		svg := vgsvg.New(width, height)
+		c.draw(draw.New(svg))
+		_, err = svg.WriteTo(w)
+	case PDF:
+		err = writePDF(w, c, runs[0].Start)
+	default:
+		err = failure.New(failure.Usage, "unknown chart format %q", f)
+	}
+	return err
+}
+
+// WriteFile draws the chart of runs into a file, in the format of its suffix. An
+// old file is replaced whole or, on an error, stays.
+func WriteFile(path string, runs []*result.Run, o Options) error {
+	f, err := FormatOf(path)
+	if err != nil {
+		return err
+	}
+	return result.Replace(path, func(w io.Writer) error { return Render(w, f, runs, o) })
+}
