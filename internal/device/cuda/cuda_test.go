@@ -43,14 +43,20 @@ func TestDevices(t *testing.T) {
 	if diff := cmp.Diff(want, drv.Devices()[1]); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := drv.Open(2); err == nil {
-		t.Error("opened a device that is not there")
+	for _, ordinal := range []int{-1, 2} {
+		if _, err := drv.Open(ordinal); !isCode(err, device.InvalidDevice) {
+			t.Errorf("device %d: %v", ordinal, err)
+		}
 	}
 }
 
 func TestOpenErrors(t *testing.T) {
 	lib := buildShared(t, "libfakecuda.so", fakeSource)
 	empty := buildShared(t, "libempty.so", "int nothing;")
+	notELF := filepath.Join(t.TempDir(), "libcuda.so.1")
+	if err := os.WriteFile(notELF, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name, lib, fail, devices, container string
 		code                                failure.Code
@@ -59,6 +65,7 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{name: "no library", lib: "/nonexistent/libcuda.so.1", code: failure.Unavailable, want: []string{"/nonexistent/libcuda.so.1", "--device sim"}},
 		{name: "no library in a container", lib: "/nonexistent/libcuda.so.1", container: "x.sif", code: failure.Unavailable, want: []string{"--nv", "--device sim"}},
+		{name: "no library at all", lib: notELF, code: failure.Unavailable, want: []string{"--device sim", "file too short"}},
 		{name: "too old", lib: empty, code: failure.Unavailable, want: []string{"too old", "cuInit"}},
 		{name: "no device", lib: lib, fail: "cuInit=100", code: failure.Unavailable, driver: device.NoDevice, want: []string{"CUDA_ERROR_NO_DEVICE", "--device sim"}},
 		{name: "no device in a container", lib: lib, fail: "cuInit=100", container: "x.sif", code: failure.Unavailable, driver: device.NoDevice, want: []string{"--nv"}},
@@ -154,6 +161,7 @@ func TestMemory(t *testing.T) {
 
 // What was made before a failing step is taken back.
 func TestMemoryFailures(t *testing.T) {
+	buildShared(t, "libfakecuda.so", fakeSource)
 	for _, tt := range []struct {
 		fail, call string
 		code       device.Code

@@ -115,7 +115,8 @@ func (d *Driver) Fabric(ordinal int) (Fabric, bool) {
 // Open retains the device's primary context.
 func (d *Driver) Open(ordinal int) (device.Device, error) {
 	if ordinal < 0 || ordinal >= len(d.devices) {
-		return nil, fmt.Errorf("there is no CUDA device %d: this process sees %d", ordinal, len(d.devices))
+		return nil, &device.Error{Call: "cuDeviceGet", Code: device.InvalidDevice, Name: errorName(d.lib, device.InvalidDevice),
+			Text: fmt.Sprintf("there is no device %d, this process sees %d", ordinal, len(d.devices))}
 	}
 	dev, err := openDevice(d, d.devices[ordinal])
 	if err != nil {

@@ -77,7 +77,9 @@ func (l *library) load(path string) error {
 			l.path = p
 			break
 		}
-		reasons = append(reasons, C.GoString(&why[0]))
+		if reason := C.GoString(&why[0]); !strings.Contains(reason, "No such file or directory") {
+			reasons = append(reasons, reason)
+		}
 	}
 	if l.handle == nil {
 		return missing(paths, reasons)
@@ -92,13 +94,16 @@ func (l *library) load(path string) error {
 	return nil
 }
 
-// missing explains that there is no libcuda.
+// missing explains that there is no libcuda. reasons are those of the linker
+// that say more than that a file is not there.
 func missing(paths, reasons []string) error {
 	f := &failure.Error{Code: failure.Unavailable,
 		What: "CUDA cannot run here",
 		Why:  "libcuda could not be opened (tried " + strings.Join(paths, ", ") + ")",
-		Err:  errors.New(strings.Join(reasons, "; ")),
 		Do:   "install the NVIDIA driver, or use --device sim to run on the software device", By: failure.User}
+	if len(reasons) > 0 {
+		f.Err = errors.New(strings.Join(reasons, "; "))
+	}
 	if inSingularity() {
 		f.Do = "start the container with --nv so that it gets the host's driver, or use --device sim to run on the software device"
 	}

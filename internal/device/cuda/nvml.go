@@ -76,6 +76,7 @@ type nvmlDevice interface {
 // readLink counts the active links and looks up their nominal rate.
 func readLink(d nvmlDevice) device.Link {
 	var link device.Link
+	active := 0
 	for i := range nvml.NVLINK_MAX_LINKS {
 		state, ret := d.GetNvLinkState(i)
 		if ret != nvml.SUCCESS {
@@ -83,20 +84,36 @@ func readLink(d nvmlDevice) device.Link {
 		}
 		if state == nvml.FEATURE_ENABLED {
 			link.Links++
+			active = i
 		}
 	}
 	if link.Links == 0 {
 		return device.Link{}
 	}
-	values := []nvml.FieldValue{{FieldId: nvml.FI_DEV_NVLINK_SPEED_MBPS_COMMON}}
-	if d.GetFieldValues(values) == nvml.SUCCESS && values[0].NvmlReturn == uint32(nvml.SUCCESS) {
-		link.PeakBytesPerSecond = float64(link.Links) * nominalLinkRate(fieldUint(values[0]))
-	}
+	link.PeakBytesPerSecond = float64(link.Links) * nominalLinkRate(linkSpeed(d, active))
 	return link
 }
 
+// linkSpeed gives NVML's speed of the links in MB/s: the one common to all, or
+// else that of an active link; 0 when NVML does not tell.
+func linkSpeed(d nvmlDevice, active int) uint64 {
+	for _, field := range []nvml.FieldValue{
+		{FieldId: nvml.FI_DEV_NVLINK_SPEED_MBPS_COMMON},
+		{FieldId: nvml.FI_DEV_NVLINK_GET_SPEED, ScopeId: uint32(active)},
+	} {
+		values := []nvml.FieldValue{field}
+		if d.GetFieldValues(values) != nvml.SUCCESS || values[0].NvmlReturn != uint32(nvml.SUCCESS) {
+			continue
+		}
+		if mbps := fieldUint(values[0]); mbps > 0 {
+			return mbps
+		}
+	}
+	return 0
+}
+
 // nominalLinkRate gives the rate of one link in one direction in bytes/s, from
-// NVML's "common NVLink speed" in MB/s. That speed is the line rate with its
+// NVML's speed of a link in MB/s. That speed is the line rate with its
 // coding overhead (26562 for NVLink 4); the nominal rates are those of NVIDIA's
 // data sheets, for instance 900 GB/s for the 18 links of an H100 or H200 in both
 // directions together, so 25 GB/s per link and direction. A speed that fits no

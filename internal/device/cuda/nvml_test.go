@@ -29,7 +29,12 @@ func fakeNVML(uuid device.UUID, links int, mbps uint32, missing error) nvml.Inte
 			}
 			return 0, nvml.ERROR_INVALID_ARGUMENT
 		},
+		// As newer GPUs, it has no common speed, only that of a link.
 		GetFieldValuesFunc: func(v []nvml.FieldValue) nvml.Return {
+			if v[0].FieldId != nvml.FI_DEV_NVLINK_GET_SPEED || v[0].ScopeId != uint32(links-1) {
+				v[0].NvmlReturn = uint32(nvml.ERROR_NOT_SUPPORTED)
+				return nvml.SUCCESS
+			}
 			v[0].ValueType = uint32(nvml.VALUE_TYPE_UNSIGNED_INT)
 			binary.NativeEndian.PutUint32(v[0].Value[:], mbps)
 			return nvml.SUCCESS
