@@ -3,6 +3,7 @@ package cuda
 import (
 	"bytes"
 	_ "embed"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -150,4 +151,18 @@ func kernel(t testing.TB, g *gpu, name string) device.Function {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// words packs arguments of a kernel of the fake.
+func words(v ...uint64) []byte {
+	var b []byte
+	for _, w := range v {
+		b = binary.NativeEndian.AppendUint64(b, w)
+	}
+	return b
+}
+
+func isCode(err error, code device.Code) bool {
+	c, ok := device.CodeOf(err)
+	return ok && c == code
 }

@@ -26,6 +26,7 @@ var candidates = []string{
 	"/usr/local/nvidia/lib64/libcuda.so.1",
 	"/.singularity.d/libs/libcuda.so.1",
 	"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+	"/usr/lib/aarch64-linux-gnu/libcuda.so.1",
 }
 
 // library is an opened libcuda with its entry points. It is never unloaded:

@@ -59,7 +59,6 @@ func (e *switchedOff) ExitCode() failure.Code { return failure.Unavailable }
 // team is a multicast object and what this device has bound to it.
 type team struct {
 	object
-	devices  int
 	bindings []binding
 }
 
@@ -126,10 +125,7 @@ func (g *gpu) newTeam(call string, numDevices int, bytes uint64) (*team, error) 
 	if bytes == 0 || bytes%minimum != 0 {
 		return nil, g.refuse(call, device.InvalidValue, fmt.Sprintf("%d bytes are no multiple of the multicast granularity of %d", bytes, minimum))
 	}
-	return &team{
-		object:  object{gpu: g, kind: "multicast object", bytes: bytes, alignment: minimum},
-		devices: numDevices,
-	}, nil
+	return &team{object: object{gpu: g, kind: "multicast object", bytes: bytes, alignment: minimum}}, nil
 }
 
 func (t *team) AddDevice() error {
