@@ -15,12 +15,6 @@
 //     then to other processes.
 package exec
 
-import (
-	"context"
-
-	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim/ptx"
-)
-
 // Generic addresses below WindowEnd are windows onto the memory of a block, a
 // thread or a launch; those from WindowEnd on are global.
 const (
@@ -43,43 +37,21 @@ type Kernel struct {
 	SharedBytes int // static shared memory a block
 	LocalBytes  int // a thread
 	ParamBytes  int // size of the parameters
+	// MaxThreads is what .maxntid or .reqntid says, 0 if neither is there.
+	MaxThreads int
+
+	blocks    []*block
+	slots     int // registers of a warp
+	preds     int
+	spins     int // strong loads and atomics
+	constants []constant
+	specials  []special
+	dynamicAt int // where dynamic shared memory starts, 0 if the kernel has none
+	sink      int // slot of "_" plus 1
 }
 
 // Name is the entry's name.
 func (k *Kernel) Name() string { return k.name }
 
-// Compile makes a kernel of an entry of m. It fails with an
-// *UnknownInstructionError for what it does not know.
-func Compile(e *ptx.Entry, m *ptx.Module) (*Kernel, error) {
-	return nil, &UnknownInstructionError{Kernel: e.Name, Line: e.Line, Name: e.Name, Reason: "compiler is not written yet"}
-}
-
-// Config is the machine on which a kernel runs.
-type Config struct {
-	SMs         int // at least 1
-	BlocksPerSM int // blocks resident on one SM, at least 1
-	// Now gives %globaltimer in nanoseconds. nil means the system's clock.
-	Now func() uint64
-	// Seed varies the order in which multimem reductions take the devices, so
-	// that no kernel can rely on one.
-	Seed uint64
-	// Stats, when not nil, gets the counts of the launch added at its end. It
-	// may be shared by several launches at once.
-	Stats *Stats
-}
-
-// Launch is one kernel launch. Grid and block are one-dimensional.
-type Launch struct {
-	Grid, Block uint32
-	SharedBytes uint32 // dynamic shared memory a block, in bytes
-	// Args are the bytes of the parameters, each at its natural alignment.
-	// len(Args) must be the kernel's ParamBytes.
-	Args []byte
-}
-
-// Run executes a launch and returns when every thread has ended. Errors are a
-// *Fault of the kernel, ctx's cause, or what is wrong with the launch itself.
-// After an error no thread of the launch runs any more.
-func (k *Kernel) Run(ctx context.Context, s *Space, cfg *Config, l Launch) error {
-	return context.Cause(ctx)
-}
+// localStride is the distance of the local memories of two threads.
+func (k *Kernel) localStride() int { return int(align(uint64(k.LocalBytes), 16)) }
