@@ -2,10 +2,12 @@ package plots_test
 
 import (
 	"bytes"
+	"compress/zlib"
 	"flag"
 	"fmt"
 	"image"
 	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -135,6 +137,24 @@ func TestPDFDate(t *testing.T) {
 	}
 }
 
+// gonum's PDF canvas would show µ as two letters, and translucent red as grey.
+func TestPDFText(t *testing.T) {
+	all := ""
+	for _, part := range strings.Split(string(render(t, plots.PDF, shared(model(2, 1<<10, 1<<20, 2, "ring")))), "stream\n")[1:] {
+		z, err := zlib.NewReader(strings.NewReader(part))
+		if err != nil {
+			continue // what follows an "endstream"
+		}
+		text, _ := io.ReadAll(z) // to the end of the stream; what follows is no part of it
+		all += string(text)
+	}
+	for _, want := range []string{"(10 \xb5s)", "(2 ranks on 1 \xd7 NVIDIA H200  \xb7  float sum", "0.690 0.000 0.125 rg"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no text %q in the PDF", want)
+		}
+	}
+}
+
 // texts lists all words of an SVG chart.
 func texts(svg []byte) []string {
 	var out []string
@@ -195,6 +215,7 @@ func TestWords(t *testing.T) {
 	}
 	other := model(2, 1<<10, 1<<10, 2, "p2p")
 	other.ID = "ff" + other.ID[2:]
+	labelled := shared(published())
 	running := model(2, 1<<10, 1<<10, 2, "p2p")
 	running.Status.State = result.Running
 	for name, c := range map[string]struct {
@@ -215,6 +236,7 @@ func TestWords(t *testing.T) {
 		"shared":    {[]*result.Run{shared(model(4, 1<<10, 1<<10, 2, "p2p"))}, []string{"4 ranks on 1 × NVIDIA H200  ·  float sum  ·  out-of-place"}, nil},
 		"damaged":   {[]*result.Run{damaged()}, []string{"INCOMPLETE: interrupted: SIGTERM", "WRONG DATA in 1 of 372 rows"}, nil},
 		"running":   {[]*result.Run{running}, []string{"INCOMPLETE: the run had not ended when the results were written"}, nil},
+		"no peak":   {[]*result.Run{labelled}, nil, []string{"peak of a GPU&#39;s links, one direction: 450 GB/s"}},
 		"low":       {[]*result.Run{model(8, 1<<10, 1<<12, 2, "ring")}, nil, []string{"peak of a GPU&#39;s links, one direction: 450 GB/s"}},
 	} {
 		words := texts(render(t, plots.SVG, c.runs...))

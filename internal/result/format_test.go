@@ -5,11 +5,13 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -374,13 +376,55 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// A pipe or device is written to, not replaced by a file.
-func TestWriteToDevice(t *testing.T) {
-	if err := result.WriteCSVFile("/dev/null", sample()); err != nil {
+// A pipe is written to, not replaced by a file.
+func TestWriteToPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	st, err := os.Stat("/dev/null")
-	if err != nil || st.Mode()&os.ModeDevice == 0 {
-		t.Fatalf("/dev/null is %v, %v", st.Mode(), err)
+	// Opened for both, so that neither end waits for the other; a pipe holds more
+	// than this CSV.
+	pipe, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	if err := result.WriteCSVFile(path, sample()); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Lstat(path); err != nil || st.Mode()&os.ModeNamedPipe == 0 {
+		t.Fatalf("the pipe is gone: %v", err)
+	}
+	if err := pipe.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 6)
+	if _, err := io.ReadFull(pipe, got); err != nil || string(got) != "run_id" {
+		t.Errorf("the pipe holds %q, %v", got, err)
+	}
+}
+
+// Rows of different sizes never share a line, and each repetition of the sweep
+// has a table of its own.
+func TestTextRowsAndCycles(t *testing.T) {
+	r := sample()
+	r.Rows = []result.Row{r.Rows[0], r.Rows[3], r.Rows[0], r.Rows[1]}
+	r.Rows[2].Cycle, r.Rows[3].Cycle = 1, 1
+	var b bytes.Buffer
+	if err := result.EncodeText(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(b.String()) {
+		if strings.HasPrefix(line, "# nvls-zero-copy (") {
+			got = append(got, "table")
+		} else if !strings.HasPrefix(line, "#") {
+			f := strings.Fields(line)
+			got = append(got, f[0]+" "+f[5]+" "+f[9])
+		}
+	}
+	want := []string{"table", "1024 6.25 N/A", "1048576 N/A 1.2e+07", "table", "1024 6.25 6.50"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }
