@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,15 @@ func (r *references) any() bool {
 		}
 	}
 	return false
+}
+
+// add counts one more handle of a process.
+func (r *references) add(slot int) error {
+	if r[slot] == math.MaxUint16 {
+		return refuse(device.OutOfMemory, "this process has %d handles on the object already", math.MaxUint16)
+	}
+	r[slot]++
+	return nil
 }
 
 // locked runs f with the tables locked against every thread and process.

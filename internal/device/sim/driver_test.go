@@ -357,11 +357,21 @@ func TestTeamRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCode(t, mine.Bind(0, foreign, 0, sim.Granule), device.InvalidDevice)
+	wantCode(t, mine.AddDevice(), device.InvalidValue) // twice
+	own, err := a.Alloc(2 * sim.Granule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mine.Bind(0, own, sim.Granule, sim.Granule); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, mine.Bind(0, own, 0, sim.Granule), device.InvalidValue) // over a binding
+	wantCode(t, far.Unbind(0, sim.Granule), device.InvalidValue)        // of another device
+	wantCode(t, own.Close(), device.IllegalState)
 	_, err = a.CreateMulticast(4, sim.Granule)
 	wantCode(t, err, device.InvalidValue)
 	_, err = a.CreateMulticast(0, sim.Granule)
 	wantCode(t, err, device.InvalidValue)
-	_ = far
 }
 
 // Bind waits for a device that never comes; closing the session ends it.
@@ -549,6 +559,36 @@ func TestMemoryRunsOut(t *testing.T) {
 	if want := fmt.Sprintf("largest piece has %d", sim.Granule); !strings.Contains(fmt.Sprint(err), want) {
 		t.Errorf("the error does not say %q: %v", want, err)
 	}
+}
+
+func TestCaptureRefusesWaiting(t *testing.T) {
+	b := newBench(t, open(t, create(t, sim.Options{Devices: 1, MemoryBytes: gib}), 0))
+	_, p := b.alloc(sim.Granule)
+	e, err := b.NewEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.stream.EndCapture()
+	wantCode(t, err, device.IllegalState)
+	if err := b.stream.BeginCapture(); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, b.stream.BeginCapture(), device.IllegalState)
+	wantCode(t, waited(t, b.stream), device.IllegalState)
+	_, err = b.stream.Query()
+	wantCode(t, err, device.IllegalState)
+	wantCode(t, b.stream.Record(e), device.NotSupported)
+	if err := b.stream.Set32(p, 5, 1); err != nil {
+		t.Fatal(err)
+	}
+	g, err := b.stream.EndCapture()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, g)
+	wantCode(t, b.stream.LaunchGraph(g), device.InvalidHandle)
+	_, err = e.Since(e)
+	wantCode(t, err, device.InvalidHandle) // never recorded
 }
 
 func TestDriverCloseWithOpenDevice(t *testing.T) {

@@ -99,7 +99,9 @@ func (d *gpu) Import(f *os.File, bytes uint64) (device.Memory, error) {
 			if a.Bytes != bytes {
 				return refuse(device.InvalidValue, "the memory has %d bytes, %d were expected", a.Bytes, bytes)
 			}
-			a.Refs[d.s.slot]++
+			if err := a.Refs.add(d.s.slot); err != nil {
+				return err
+			}
 			m = d.newMemory(a)
 			return nil
 		})

@@ -135,7 +135,9 @@ func (d *gpu) ImportMulticast(f *os.File, numDevices int, bytes uint64) (device.
 			if tm.Bytes != bytes || tm.Size != uint64(numDevices) {
 				return refuse(device.InvalidValue, "the multicast object has %d bytes for %d devices, %d for %d were expected", tm.Bytes, tm.Size, bytes, numDevices)
 			}
-			tm.Refs[d.s.slot]++
+			if err := tm.Refs.add(d.s.slot); err != nil {
+				return err
+			}
 			m = d.newMulticast(tm)
 			return nil
 		})
