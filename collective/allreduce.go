@@ -1,6 +1,8 @@
 package collective
 
 import (
+	"context"
+
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 )
 
@@ -22,6 +24,10 @@ func (b Buffer) Local() device.Ptr {
 	}
 	return b.Memory.Local() + device.Ptr(b.Offset)
 }
+
+// Peer is the address at which this rank reaches a rank's part of a buffer in
+// symmetric memory.
+func (b Buffer) Peer(rank int) device.Ptr { return b.Memory.Peer(rank) + device.Ptr(b.Offset) }
 
 // Call is one all-reduce: Recv[i] = op over all ranks of Send[i].
 // Send and Recv are the same buffer (in place) or do not overlap.
@@ -48,7 +54,8 @@ type AllReducer interface {
 	// Prepare does all planning of a call on the host. The result may be
 	// enqueued any number of times.
 	Prepare(Call) (Prepared, error)
-	Close() error
+	// Close frees what the mode holds. It is collective.
+	Close(context.Context) error
 }
 
 // Prepared is a planned call.

@@ -2,12 +2,13 @@ package main
 
 import (
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/bench"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
 // measure is this rank's run.
-//
-// NOT WIRED YET: calls internal/bench when that is there.
 func measure(e *environment, cfg *configs.Config) (failure.Code, error) {
-	return failure.Internal, failure.New(failure.Internal, "not wired yet: measurement")
+	return bench.Main(e.ctx, cfg, bench.Process{
+		Version: moduleVersion(), Args: append([]string{program}, e.args...), Environ: e.environ, Stdout: e.stdout, Stderr: e.stderr,
+	}), nil
 }

@@ -44,3 +44,12 @@ func writeVersion(w io.Writer, info *debug.BuildInfo) error {
 		program, info.Main.Version, commit, get("vcs.time"), info.GoVersion, runtime.GOOS, runtime.GOARCH)
 	return err
 }
+
+// moduleVersion is the version that results carry.
+func moduleVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
+}

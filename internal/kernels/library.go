@@ -9,6 +9,10 @@ import (
 
 // Library loads kernels onto one device, each once.
 type Library struct {
+	// Rewrite, when set, changes PTX before it is loaded. Tests use it to see that
+	// a broken kernel is found out.
+	Rewrite func(ptx string) string
+
 	dev       device.Device
 	modules   []device.Module
 	functions map[string]device.Function
@@ -32,6 +36,9 @@ func (l *Library) Function(f Family, element, op string) (device.Function, error
 	}
 	if ptx, err = Cut(ptx, Entry(f, op)); err != nil {
 		return nil, err
+	}
+	if l.Rewrite != nil {
+		ptx = l.Rewrite(ptx)
 	}
 	m, err := l.dev.LoadModule(ptx)
 	if err != nil {

@@ -32,7 +32,8 @@ func BusFactor(n int) float64 {
 // busier direction, by mode and algorithm on n ranks; false when the algorithm
 // is not known. The link rate is algbw times this.
 //
-//   - ring, and two-shot over peers: 2(n−1)/n, reduce-scatter and all-gather.
+//   - ring, and two-shot over peers: 2(n−1)/n, reduce-scatter and all-gather;
+//     copy-in over peers is two-shot in a staging buffer.
 //   - one-shot over peers: n−1, the whole input goes to or comes from every peer.
 //   - packets over peers: 2(n−1), one-shot with a flag beside every word of data.
 //   - NVLS: (n+1)/n. The switch delivers the reduced slice and the whole result;
@@ -83,12 +84,13 @@ func LinkFactor(mode, algorithm string, n int) (factor float64, known bool) {
 	case mode == "ring" || shape == "ring":
 		return f(2 * (ranks - 1) / ranks)
 	}
-	// mode is p2p, or auto's algorithm named the shape first.
-	if mode != "p2p" {
+	// mode is p2p or one of its algorithms, or auto's algorithm named the shape
+	// first.
+	if !strings.HasPrefix(mode, "p2p") {
 		shape = mode
 	}
 	switch shape {
-	case "two-shot":
+	case "two-shot", "copy-in":
 		return f(2 * (ranks - 1) / ranks)
 	case "one-shot":
 		return f(ranks - 1)

@@ -1,0 +1,27 @@
+package collective
+
+import (
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+)
+
+// Span is how a message divides into 16-byte packs and single elements: Head
+// elements, then Packs packs, then what is left.
+type Span struct {
+	Head, Packs uint64
+}
+
+// NewSpan divides count elements that are read at send and written at recv.
+// Packs must be aligned in both; when that cannot be, all are single elements.
+func NewSpan(send, recv device.Ptr, count uint64, d DType) Span {
+	size := uint64(d.Size())
+	if (uint64(send)^uint64(recv))%kernels.PackBytes != 0 {
+		return Span{}
+	}
+	head := (kernels.PackBytes - uint64(send)%kernels.PackBytes) % kernels.PackBytes / size
+	head = min(head, count)
+	return Span{Head: head, Packs: (count - head) * size / kernels.PackBytes}
+}
+
+// CeilDiv is a/b rounded up.
+func CeilDiv(a, b uint64) uint64 { return (a + b - 1) / b }

@@ -1,0 +1,61 @@
+package collective
+
+import "github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+
+// Tuning overrides the launch geometry that a plan would choose. Zero fields are
+// automatic. All ranks must use the same.
+type Tuning struct {
+	Blocks, Threads uint32
+}
+
+// Geometry chooses grid and block for a kernel in which work threads have
+// something to do, with at most maxBlocks blocks.
+func (t Tuning) Geometry(work uint64, maxBlocks uint32) Geometry {
+	g := Geometry{Blocks: t.Blocks, Threads: t.Threads}
+	if g.Threads == 0 {
+		// Whole warps; at least two, so that a barrier has a thread a rank.
+		g.Threads = uint32(min(max(CeilDiv(work, 32)*32, 64), kernels.MaxThreads))
+	}
+	if g.Blocks == 0 {
+		g.Blocks = uint32(min(max(CeilDiv(work, uint64(g.Threads)), 1), uint64(maxBlocks)))
+	}
+	return g
+}
+
+// MaxBlocks is the largest grid whose blocks all run at once on every rank's
+// device: one a multiprocessor.
+func (g *Group) MaxBlocks() uint32 {
+	n := kernels.MaxBlocks
+	for _, i := range g.infos {
+		n = min(n, i.SMs)
+	}
+	return uint32(max(n, 1))
+}
+
+// StagingPlan divides a message for a copy-in kernel.
+type StagingPlan struct {
+	Geometry
+	ChunkPacks uint64 // packs that a block copies in at a time
+}
+
+// copyInBlocks bounds the grid of a copy-in kernel, and chunksPerBlock is how
+// often a block of a large message goes around, so that copying in, reducing and
+// copying out overlap.
+const (
+	copyInBlocks   = 32
+	chunksPerBlock = 4
+)
+
+// PlanStaging divides a message of packs packs for a staging buffer of staging
+// bytes: each block has kernels.StagingSlots chunks of its own in it.
+func PlanStaging(packs, staging uint64, maxBlocks uint32, t Tuning) StagingPlan {
+	geo := t.Geometry(packs, min(maxBlocks, copyInBlocks))
+	slots := uint64(geo.Blocks) * kernels.StagingSlots
+	if most := uint32(staging / (kernels.StagingSlots * kernels.PackBytes)); geo.Blocks > most {
+		geo.Blocks = max(most, 1)
+		slots = uint64(geo.Blocks) * kernels.StagingSlots
+	}
+	room := staging / (slots * kernels.PackBytes)
+	want := max(CeilDiv(packs, uint64(geo.Blocks)*chunksPerBlock), uint64(geo.Threads))
+	return StagingPlan{Geometry: geo, ChunkPacks: max(min(want, room), 1)}
+}

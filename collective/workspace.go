@@ -1,0 +1,80 @@
+package collective
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+)
+
+// Layout of the workspace on each device. It is all the memory that zero-copy,
+// ring and peer-to-peer all-reduces need beside the user's buffers.
+const (
+	reportOffset  = 32 << 10 // after the signals
+	scratchOffset = 64 << 10
+	// ReportBytes is the part that kernels of all-reduces leave alone.
+	ReportBytes = scratchOffset - reportOffset
+	inboxOffset   = 2 << 20
+	// ScratchBytes is the ring's scratch memory.
+	ScratchBytes = inboxOffset - scratchOffset
+	// InboxBytes is the memory in which packets arrive.
+	InboxBytes = 2 << 20
+	// WorkspaceBytes is the size of the workspace on each device.
+	WorkspaceBytes = inboxOffset + InboxBytes
+)
+
+var _ [reportOffset - kernels.SignalBytes]byte // the signals fit
+
+// Workspace is the symmetric memory that the kernels of all modes share:
+// signals, the ring's scratch and the packets' inboxes. Calls of different modes
+// may follow each other on one stream.
+type Workspace struct {
+	group  *Group
+	memory *Memory
+}
+
+func newWorkspace(ctx context.Context, g *Group) (*Workspace, error) {
+	m, err := g.Alloc(ctx, "signals and scratch", WorkspaceBytes)
+	if err != nil {
+		return nil, err
+	}
+	peers := make([]byte, 8*kernels.MaxRanks)
+	for r := range g.Size() {
+		binary.LittleEndian.PutUint64(peers[8*r:], uint64(m.Peer(r)))
+	}
+	err = g.dev.CopyToDevice(m.Local()+kernels.PeersOffset, peers)
+	if err := g.node.Vote(ctx, "set up signals", g.at(err)); err != nil {
+		return nil, err
+	}
+	return &Workspace{group: g, memory: m}, nil
+}
+
+// Signals is the address of this rank's signals.
+func (w *Workspace) Signals() device.Ptr { return w.memory.Local() }
+
+// Scratch is the address at which this rank reaches a rank's ring scratch.
+func (w *Workspace) Scratch(rank int) device.Ptr { return w.memory.Peer(rank) + scratchOffset }
+
+// Inbox is the address at which this rank reaches a rank's packet inbox.
+func (w *Workspace) Inbox(rank int) device.Ptr { return w.memory.Peer(rank) + inboxOffset }
+
+// Report is the address of ReportBytes of this rank for a program's own small
+// results, such as those of a verification kernel.
+func (w *Workspace) Report() device.Ptr { return w.memory.Local() + reportOffset }
+
+// check reads the status that a kernel leaves when a wait ran into its deadline.
+func (w *Workspace) check() error {
+	b := make([]byte, kernels.StatusBytes)
+	if err := w.group.dev.CopyToHost(b, w.Signals()+kernels.StatusOffset); err != nil {
+		return w.group.at(err)
+	}
+	if s, failed := kernels.DecodeStatus(b); failed {
+		return &failure.Error{Code: failure.Timeout, What: "an all-reduce kernel gave up after " + w.group.Timeout().String(), Where: w.group.Where(), Why: s.String(),
+			Do: "look for a rank that ended or hangs; on a slow or shared device raise --timeout", By: failure.User}
+	}
+	return nil
+}
+
+func (w *Workspace) close(ctx context.Context) error { return w.memory.Close(ctx) }

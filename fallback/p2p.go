@@ -1,0 +1,107 @@
+package fallback
+
+import (
+	"context"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+)
+
+// Algorithm is a peer-to-peer algorithm.
+type Algorithm string
+
+const (
+	Auto    Algorithm = ""         // by size and number of ranks
+	Packet  Algorithm = "packet"   // push the message with flags inside the data; small messages only
+	OneShot Algorithm = "one-shot" // read every rank's message
+	TwoShot Algorithm = "two-shot" // reduce one slice, store it to all: what NVLS zero-copy does, without the switch
+)
+
+// P2P is the peer-to-peer all-reduce over peer mappings.
+type P2P struct {
+	group     *collective.Group
+	algorithm Algorithm
+	tuning    collective.Tuning
+}
+
+// NewP2P makes a peer-to-peer all-reduce with one algorithm, or the one that
+// suits each size (Auto).
+func NewP2P(g *collective.Group, a Algorithm, t collective.Tuning) *P2P { return &P2P{g, a, t} }
+
+// Mode implements collective.AllReducer: "p2p", "p2p-two-shot", ….
+func (p *P2P) Mode() string {
+	if p.algorithm == Auto {
+		return "p2p"
+	}
+	return "p2p-" + string(p.algorithm)
+}
+
+// Supports implements collective.AllReducer: every algorithm does everything.
+func (p *P2P) Supports(collective.DType, collective.Op) error { return nil }
+
+// Prepare implements collective.AllReducer.
+func (p *P2P) Prepare(c collective.Call) (collective.Prepared, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	if t, ok := p.group.Trivial(c); ok {
+		return t, nil
+	}
+	a := p.algorithm
+	if a == Auto {
+		a = choose(c.Bytes(), p.group.Size())
+	}
+	if a == Packet {
+		return p.packet(c)
+	}
+	if err := c.RequireSymmetric(p.Mode()); err != nil {
+		return nil, err
+	}
+	if a == OneShot {
+		return p.oneShot(c)
+	}
+	return p.twoShot(c)
+}
+
+// Close implements collective.AllReducer.
+func (p *P2P) Close(context.Context) error { return nil }
+
+func (p *P2P) packet(c collective.Call) (collective.Prepared, error) {
+	g := p.group
+	if most := maxPacketBytes(g.Size()); c.Bytes() > most {
+		return nil, &failure.Error{Code: failure.Unavailable, What: "p2p-packet cannot take this size", Why: "inboxes hold packets for messages of at most " + collective.FormatBytes(most) + " among this many ranks",
+			Do: "use --mode p2p, which changes to another algorithm for larger messages, or a smaller --maxbytes", By: failure.User}
+	}
+	args := kernels.Args{Chunk: packetsPerRank(g.Size()), Scratch: uint64(g.Workspace().Inbox(g.Rank()))}
+	for r := range g.Size() {
+		args.PeerOut[r] = uint64(g.Workspace().Inbox(r))
+	}
+	geo := p.tuning.Geometry(collective.CeilDiv(c.Bytes(), 8), min(g.MaxBlocks(), packetBlocks))
+	return g.NewLaunch(kernels.Packet, c, geo, args)
+}
+
+func (p *P2P) oneShot(c collective.Call) (collective.Prepared, error) {
+	g := p.group
+	span := collective.NewSpan(c.Send.Local(), c.Recv.Local(), c.Count, c.DType)
+	args := kernels.Args{Head: span.Head, Packs: span.Packs}
+	for r := range g.Size() {
+		args.PeerIn[r] = uint64(c.Send.Peer(r))
+	}
+	geo := p.tuning.Geometry(collective.CeilDiv(c.Bytes(), kernels.PackBytes), min(g.MaxBlocks(), oneShotBlocks))
+	return g.NewLaunch(kernels.OneShot, c, geo, args)
+}
+
+func (p *P2P) twoShot(c collective.Call) (collective.Prepared, error) {
+	g := p.group
+	span := collective.NewSpan(c.Send.Local(), c.Recv.Local(), c.Count, c.DType)
+	args := kernels.Args{Head: span.Head, Packs: span.Packs, Chunk: collective.CeilDiv(span.Packs, uint64(g.Size()))}
+	// Own first, then the following ranks: at any moment the ranks read from and
+	// store to different peers.
+	for i := range g.Size() {
+		r := (g.Rank() + i) % g.Size()
+		args.PeerIn[i], args.PeerOut[i] = uint64(c.Send.Peer(r)), uint64(c.Recv.Peer(r))
+	}
+	work := collective.CeilDiv(c.Bytes(), kernels.PackBytes*uint64(g.Size())*twoShotUnroll)
+	return g.NewLaunch(kernels.TwoShot, c, p.tuning.Geometry(work, g.MaxBlocks()), args)
+}

@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"context"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+)
+
+const (
+	// slotAlign is the alignment of buffers that iterations rotate through.
+	slotAlign = 512
+	// maxSlots bounds how many buffers they rotate through.
+	maxSlots = 16
+)
+
+// buffers is the send and the receive region of this rank, in one symmetric
+// memory.
+type buffers struct {
+	memory *collective.Memory
+	region uint64 // bytes of each
+}
+
+// regionBytes is the size of a region: the largest message of any data type.
+func regionBytes(cfg *configs.Config) uint64 {
+	most := uint64(0)
+	for _, d := range cfg.DTypes() {
+		for _, s := range cfg.Sizes(d.Size()) {
+			most = max(most, s)
+		}
+	}
+	return roundUp(max(most, 1), slotAlign)
+}
+
+func roundUp(n, unit uint64) uint64 { return (n + unit - 1) / unit * unit }
+
+// plannedMemory is what this rank is going to ask of its device, before
+// granularities.
+func (b *bench) plannedMemory() result.Memory {
+	m := result.Memory{Buffers: 2 * regionBytes(b.cfg), Control: collective.WorkspaceBytes}
+	for _, name := range b.cfg.Modes() {
+		switch name {
+		case configs.ModeCopyIn, configs.ModeP2PCopyIn:
+			m.Staging += uint64(b.cfg.NVLS.Staging)
+		}
+	}
+	return m
+}
+
+func (b *bench) allocate(ctx context.Context) error {
+	region := regionBytes(b.cfg)
+	m, err := b.group.Alloc(ctx, "send and receive buffers", 2*region)
+	if err != nil {
+		return err
+	}
+	b.buffers = &buffers{m, region}
+	return nil
+}
+
+// call is the all-reduce of size bytes in the slot-th pair of buffers.
+func (b *buffers) call(slot int, size uint64, d collective.DType, op collective.Op, p result.Placement) collective.Call {
+	at := uint64(slot) * roundUp(max(size, 1), slotAlign)
+	c := collective.Call{Send: b.memory.At(at), Recv: b.memory.At(b.region + at), Count: size / uint64(d.Size()), DType: d, Op: op}
+	if p == result.InPlace {
+		c.Send = c.Recv
+	}
+	return c
+}
+
+// slots is how many pairs of buffers of this size iterations rotate through.
+// As in nccl-tests, a message that is smaller than the largest must not be
+// found in the cache by the next iteration.
+func (b *buffers) slots(size uint64) int {
+	return int(min(max(b.region/roundUp(max(size, 1), slotAlign), 1), maxSlots))
+}
+
+// prepare plans one call a slot.
+func (b *bench) prepare(r collective.AllReducer, size uint64, d collective.DType, op collective.Op, p result.Placement) ([]collective.Prepared, error) {
+	calls := make([]collective.Prepared, b.buffers.slots(size))
+	for i := range calls {
+		var err error
+		if calls[i], err = r.Prepare(b.buffers.call(i, size, d, op, p)); err != nil {
+			return nil, err
+		}
+	}
+	return calls, nil
+}

@@ -1,0 +1,270 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+	"github.com/nvls-allreduce/nvls-allreduce/plots"
+)
+
+// record is what a run has found so far, and how rank 0 tells it. On the other
+// ranks it keeps silent. A signal may end the run at any moment, so everything
+// is under one lock.
+type record struct {
+	b       *bench
+	mu      sync.Mutex
+	run     *result.Run
+	printer *result.Printer
+	said    int // decisions that the header or a line has told
+	ended   bool
+	progressLine
+}
+
+func newRecord(b *bench) *record {
+	c := b.cfg
+	r := &record{b: b, run: &result.Run{
+		Version: b.process.Version, Start: time.Now(), ID: b.world.ID().String(), Host: b.world.Host(),
+		Status:    result.Status{State: result.Running},
+		Container: containerKind(os.Getenv), Launcher: b.world.Launcher(), MPI: b.world.Library(),
+		WorldSize: b.world.Size(), Args: b.process.Args, Env: result.Environ(b.process.Environ), Modes: c.Modes(),
+		Simulated: c.Run.Device == configs.DeviceSim, MinBusBW: c.Output.MinBusBW,
+		Config: map[string]string{},
+		Sweep: result.Sweep{MinBytes: uint64(c.Sweep.MinBytes), MaxBytes: uint64(c.Sweep.MaxBytes), Warmup: c.Timing.Warmup,
+			Iters: c.Timing.Iters, Check: c.Timing.Check, Graph: c.Timing.Graph, Cycles: c.Timing.Cycles},
+	}}
+	if c.Sweep.Factor > 1 {
+		r.run.Sweep.StepFactor = uint64(c.Sweep.Factor)
+	} else {
+		r.run.Sweep.StepBytes = uint64(c.Sweep.StepBytes)
+	}
+	for line := range strings.Lines(c.Canonical()) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), " = "); ok {
+			r.run.Config[k] = v
+		}
+	}
+	r.printer = result.NewPrinter(b.process.Stdout, r.run)
+	r.progressLine = newProgressLine(b.process.Stderr)
+	return r
+}
+
+// containerKind names the container that the process is in, "" for none.
+func containerKind(getenv func(string) string) string {
+	for _, c := range []struct{ variable, kind string }{{"APPTAINER_CONTAINER", "apptainer"}, {"SINGULARITY_CONTAINER", "singularity"}} {
+		if getenv(c.variable) != "" {
+			return c.kind
+		}
+	}
+	for _, c := range []struct{ file, kind string }{{"/.dockerenv", "docker"}, {"/run/.containerenv", "podman"}, {"/.singularity.d", "singularity"}} {
+		if _, err := os.Stat(c.file); err == nil {
+			return c.kind
+		}
+	}
+	return ""
+}
+
+func (r *record) first() bool { return r.b.world.Rank() == 0 }
+
+// line prints one comment line at once.
+func (r *record) line(format string, args ...any) {
+	if r.first() {
+		r.clear()
+		fmt.Fprintf(r.b.process.Stdout, "# "+format+"\n", args...)
+	}
+}
+
+// footprint says, before anything is allocated, what will be.
+func (r *record) footprint(m result.Memory) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Memory = m
+	staging := ""
+	if m.Staging > 0 {
+		staging = fmt.Sprintf(", %s staging for copy-in", collective.FormatBytes(m.Staging))
+	}
+	r.line("Memory on each device: 2 x %s send and receive buffers, %s signals and scratch%s; rounded up to the driver's granularity",
+		collective.FormatBytes(m.Buffers/2), collective.FormatBytes(m.Control), staging)
+}
+
+// begin records the devices and prints the header. It is collective.
+func (r *record) begin(ctx context.Context) error {
+	host, _ := os.Hostname()
+	info := r.b.group.Devices()[r.b.group.Rank()]
+	all, err := gather(ctx, r.b.node, "describe devices", result.Device{
+		Rank: r.b.world.Rank(), LocalRank: r.b.node.Rank(), Host: host, PID: os.Getpid(), Ordinal: info.Ordinal,
+		UUID: info.UUID.String(), Name: info.Name, PCI: info.PCI, ComputeCapability: info.ComputeCapability(), SMs: info.SMs,
+		MemoryBytes: info.MemoryBytes, Links: info.Link.Links, LinkPeak: info.Link.PeakBytesPerSecond,
+	})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Devices = all
+	r.run.Driver = r.b.group.Driver().Version()
+	r.run.SharedGPU = r.b.group.SharesGPU()
+	if r.first() {
+		r.printer.Header()
+	}
+	r.said = len(r.run.Decisions)
+	return nil
+}
+
+func (r *record) linkPeak() float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.run.LinkPeak()
+}
+
+// decide records a decision; it is printed with the header, or with the next
+// table if that was before.
+func (r *record) decide(d result.Decision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Decisions = append(r.run.Decisions, d)
+}
+
+// decideNow records a decision and prints it.
+func (r *record) decideNow(d result.Decision) {
+	r.decide(d)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tell()
+}
+
+// tell prints the decisions that were not printed yet.
+func (r *record) tell() {
+	for ; r.said < len(r.run.Decisions); r.said++ {
+		d := r.run.Decisions[r.said]
+		what, where := "not run", ""
+		if d.Chosen != "" {
+			what = d.Chosen
+		}
+		if d.SizeBytes != 0 {
+			where = fmt.Sprintf(", %d bytes", d.SizeBytes)
+		}
+		r.line("Mode %s%s: %s: %s", d.Requested, where, what, d.Reason)
+	}
+}
+
+func (r *record) table(mode string, graph int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tell()
+	if r.first() {
+		r.printer.Table(mode, nil, graph)
+	}
+}
+
+func (r *record) add(out, in *result.Row) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Rows = append(r.run.Rows, *out, *in)
+	if r.first() {
+		r.clear()
+		r.printer.Row(out, in)
+	}
+}
+
+func (r *record) endTable() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.first() {
+		r.clear()
+		r.printer.EndTable()
+	}
+}
+
+// wrongData is the error of a run that found wrong elements.
+func (r *record) wrongData() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, row := range r.run.Rows {
+		if row.Wrong == nil || *row.Wrong == 0 {
+			continue
+		}
+		f := &failure.Error{Code: failure.WrongData, What: fmt.Sprintf("wrong data: %s %s of %s, %d bytes, %s: %d wrong elements", row.Mode, row.Op, row.DataType, row.Size, row.Placement, *row.Wrong),
+			Do: "do not trust this node's all-reduce in this mode; run again with --check 10 and compare the modes", By: failure.User}
+		if w := row.FirstWrong; w != nil {
+			f.Why = fmt.Sprintf("first at rank %d, element %d: expected %s (%s), got %s (%s)", w.Rank, w.Index, w.Expected.Bits, w.Expected.Value, w.Got.Bits, w.Got.Value)
+		}
+		return f
+	}
+	return nil
+}
+
+// tooSlow is the error of a run below the required bandwidth.
+func (r *record) tooSlow() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	least := r.run.MinBusBW
+	if totals := r.run.Totals(); least > 0 && !totals.Meets(least) {
+		var words []string
+		for _, m := range totals.Modes {
+			words = append(words, fmt.Sprintf("%s %.6g", m.Mode, m.AvgBusBW))
+		}
+		return &failure.Error{Code: failure.WrongData, What: fmt.Sprintf("bus bandwidth is below the required %g GB/s", least),
+			Why: "averages in GB/s: " + strings.Join(words, ", "), Do: "see the table for sizes; the average is over all of them", By: failure.User}
+	}
+	return nil
+}
+
+// finish ends the record: status, footer, files. Only the first call counts.
+func (r *record) finish(err error) {
+	status := result.Status{State: result.Complete}
+	if err != nil {
+		status = result.Status{State: result.Failed, Reason: err.Error()}
+	}
+	r.end(status)
+}
+
+// end writes everything out, once.
+func (r *record) end(status result.Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	r.ended = true
+	r.run.Status, r.run.End = status, time.Now()
+	if !r.first() {
+		return
+	}
+	r.clear()
+	r.tell()
+	if r.run.Driver != "" {
+		r.printer.Footer()
+	}
+	if err := r.write(); err != nil {
+		fmt.Fprintf(r.b.process.Stderr, "nvls-allreduce: %v\n", err)
+	}
+}
+
+// write writes the files that were asked for. A chart needs rows.
+func (r *record) write() error {
+	var errs []error
+	o := r.b.cfg.Output
+	if o.JSON != "" {
+		errs = append(errs, result.WriteFile(o.JSON, r.run))
+	}
+	if o.CSV != "" {
+		errs = append(errs, result.WriteCSVFile(o.CSV, r.run))
+	}
+	if o.Plot != "" && len(r.run.Rows) > 0 {
+		errs = append(errs, plots.WriteFile(o.Plot, []*result.Run{r.run}, plots.Options{}))
+	}
+	for _, f := range []string{o.JSON, o.CSV, o.Plot} {
+		if f != "" {
+			r.line("Wrote %s", f)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,137 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+)
+
+// table is one mode's sweep over the sizes, for one data type and operation.
+type table struct {
+	b     *bench
+	mode  string
+	cycle int
+	dtype collective.DType
+	op    collective.Op
+}
+
+func (t *table) measure(ctx context.Context) error {
+	b := t.b
+	sizes := b.cfg.Sizes(t.dtype.Size())
+	b.record.table(t.mode, b.cfg.Timing.Graph)
+	for i, size := range sizes {
+		b.record.progress(fmt.Sprintf("%s %s %s %s", t.mode, t.dtype, t.op, collective.FormatBytes(size)), sizes[i:])
+		if err := t.row(ctx, size); err != nil {
+			return err
+		}
+	}
+	b.record.endTable()
+	return nil
+}
+
+// row measures one size, out of place and in place.
+func (t *table) row(ctx context.Context, size uint64) error {
+	b := t.b
+	reducer, err := t.choose(ctx, size)
+	if err != nil {
+		return err
+	}
+	var rows []*result.Row
+	for _, p := range []result.Placement{result.OutOfPlace, result.InPlace} {
+		calls, err := b.prepare(reducer, size, t.dtype, t.op, p)
+		if cannotRun(err) {
+			// A size that this mode cannot take: every rank finds the same.
+			if t.cycle == 0 {
+				b.record.decideNow(result.Decision{SizeBytes: size, Requested: t.mode, Reason: err.Error()})
+				if !slices.ContainsFunc(b.refused, func(e error) bool { return e.Error() == err.Error() }) {
+					b.refused = append(b.refused, err)
+				}
+			}
+			return nil
+		}
+		if err := b.node.Vote(ctx, "prepare "+t.mode, err); err != nil {
+			return err
+		}
+		algorithm := calls[0].Algorithm()
+		if t.mode == configs.ModeAuto {
+			algorithm = reducer.Mode() + " " + algorithm
+		}
+		row := &result.Row{
+			Mode: t.mode, Algorithm: algorithm, Size: size, Count: size / uint64(t.dtype.Size()),
+			DataType: t.dtype.String(), Op: t.op.String(), Placement: p, Graph: b.cfg.Timing.Graph, Cycle: t.cycle,
+		}
+		if err := b.time(ctx, row, calls); err != nil {
+			return err
+		}
+		if err := b.verify(ctx, row, calls[0], b.buffers.call(0, size, t.dtype, t.op, p)); err != nil {
+			return err
+		}
+		row.Rate(b.world.Size(), b.record.linkPeak())
+		rows = append(rows, row)
+	}
+	b.record.add(rows[0], rows[1])
+	return nil
+}
+
+// Quick runs by which auto compares candidates.
+const (
+	autoWarmup = 2
+	autoIters  = 5
+)
+
+// choose finds the all-reduce for a size. For auto it times every candidate on
+// this node and takes the one whose slowest rank is fastest.
+func (t *table) choose(ctx context.Context, size uint64) (collective.AllReducer, error) {
+	b := t.b
+	if t.mode != configs.ModeAuto {
+		return b.find(t.mode).reducer, nil
+	}
+	var best *mode
+	var bestTime time.Duration
+	said := ""
+	for _, name := range candidates {
+		m := b.find(name)
+		if m == nil || m.reducer.Supports(t.dtype, t.op) != nil {
+			continue
+		}
+		calls, err := b.prepare(m.reducer, size, t.dtype, t.op, result.OutOfPlace)
+		if cannotRun(err) {
+			continue
+		}
+		if err := b.node.Vote(ctx, "prepare "+name, err); err != nil {
+			return nil, err
+		}
+		took, err := b.quick(ctx, calls)
+		if err != nil {
+			return nil, err
+		}
+		said += fmt.Sprintf(", %s %.2f", name, float64(took.Nanoseconds())/1000)
+		if best == nil || took < bestTime {
+			best, bestTime = m, took
+		}
+	}
+	b.record.decideNow(result.Decision{SizeBytes: size, Requested: configs.ModeAuto, Chosen: best.name,
+		Reason: fmt.Sprintf("fastest of %d iterations here, us:%s", autoIters, said[1:])})
+	return best.reducer, nil
+}
+
+// quick times a few iterations: the slowest rank's time for one.
+func (b *bench) quick(ctx context.Context, calls []collective.Prepared) (time.Duration, error) {
+	if _, err := b.loop(ctx, calls, autoWarmup); err != nil {
+		return 0, err
+	}
+	took, err := b.loop(ctx, calls, autoIters)
+	if err != nil {
+		return 0, err
+	}
+	all, err := gather(ctx, b.node, "compare candidates", took.total)
+	if err != nil {
+		return 0, err
+	}
+	return slices.Max(all) / autoIters, nil
+}

@@ -1,0 +1,215 @@
+package bench
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+)
+
+// timed is what one rank measured of a loop.
+type timed struct {
+	total time.Duration // from before the first launch until all work is done
+	host  time.Duration // of it, until the last launch returned
+}
+
+// loop runs n iterations after a barrier, as nccl-tests does: launch all, then
+// wait once. It ends in a vote.
+func (b *bench) loop(ctx context.Context, calls []collective.Prepared, n int) (timed, error) {
+	s := b.group.Stream()
+	return b.section(ctx, func() error { return enqueue(s, calls, n) })
+}
+
+// section times work between a barrier and a wait, and votes on its outcome.
+func (b *bench) section(ctx context.Context, work func() error) (timed, error) {
+	if err := b.node.Barrier(ctx, "start timing"); err != nil {
+		return timed{}, err
+	}
+	var t timed
+	start := time.Now()
+	err := work()
+	t.host = time.Since(start)
+	if err == nil {
+		err = b.wait(ctx)
+	}
+	t.total = time.Since(start)
+	return t, b.node.Vote(ctx, "run all-reduces", err)
+}
+
+func enqueue(s device.Stream, calls []collective.Prepared, n int) error {
+	for i := range n {
+		if err := calls[i%len(calls)].Enqueue(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wait waits for the group's stream. Kernels that wait for their peers end by
+// themselves after the timeout, one after the other; beyond that the device is
+// lost.
+func (b *bench) wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*b.cfg.Timing.Timeout, &deviceTimeout{2 * b.cfg.Timing.Timeout})
+	defer cancel()
+	return b.group.Wait(ctx)
+}
+
+type deviceTimeout struct{ after time.Duration }
+
+func (d *deviceTimeout) Error() string {
+	return "work was not done within " + d.after.String() + " (twice timing.timeout)"
+}
+
+// time fills in a row's times.
+func (b *bench) time(ctx context.Context, row *result.Row, calls []collective.Prepared) error {
+	t := b.cfg.Timing
+	if _, err := b.loop(ctx, calls, max(t.Warmup, 1)); err != nil {
+		return err
+	}
+	run := func() error { return enqueue(b.group.Stream(), calls, t.Iters) }
+	iterations := t.Iters
+	if t.Graph > 0 {
+		g, err := b.capture(ctx, calls, t.Iters)
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		launch := func(n int) error {
+			for range n {
+				if err := b.group.Stream().LaunchGraph(g); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if _, err := b.section(ctx, func() error { return launch(1) }); err != nil {
+			return err
+		}
+		run = func() error { return launch(t.Graph) }
+		iterations *= t.Graph
+	}
+	took, err := b.section(ctx, run)
+	if err != nil {
+		return err
+	}
+	var each []float64
+	if t.PerIteration && t.Graph == 0 {
+		if each, err = b.eachIteration(ctx, calls, t.Iters); err != nil {
+			return err
+		}
+	}
+	return b.join(ctx, row, took, iterations, each)
+}
+
+// capture records n iterations into a graph.
+func (b *bench) capture(ctx context.Context, calls []collective.Prepared, n int) (device.Graph, error) {
+	s := b.group.Stream()
+	g, err := func() (device.Graph, error) {
+		if err := s.BeginCapture(); err != nil {
+			return nil, err
+		}
+		err := enqueue(s, calls, n)
+		g, endErr := s.EndCapture()
+		if err != nil {
+			return nil, err
+		}
+		return g, endErr
+	}()
+	return g, b.node.Vote(ctx, "capture a graph", err)
+}
+
+// eachIteration times iterations apart, by events on the device, in µs.
+func (b *bench) eachIteration(ctx context.Context, calls []collective.Prepared, n int) ([]float64, error) {
+	s := b.group.Stream()
+	events := make([]device.Event, n+1)
+	defer func() {
+		for _, e := range events {
+			if e != nil {
+				e.Close()
+			}
+		}
+	}()
+	var err error
+	for i := range events {
+		if err == nil {
+			events[i], err = b.group.Device().NewEvent()
+		}
+	}
+	if err := b.node.Vote(ctx, "make events", err); err != nil {
+		return nil, err
+	}
+	_, err = b.section(ctx, func() error {
+		if err := s.Record(events[0]); err != nil {
+			return err
+		}
+		for i := range n {
+			if err := calls[i%len(calls)].Enqueue(s); err != nil {
+				return err
+			}
+			if err := s.Record(events[i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	times := make([]float64, n)
+	for i := range times {
+		d, e := events[i+1].Since(events[i])
+		if e != nil {
+			err = e
+		}
+		times[i] = microseconds(d)
+	}
+	return times, b.node.Vote(ctx, "read events", err)
+}
+
+func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+
+// join makes one row of what the ranks measured.
+func (b *bench) join(ctx context.Context, row *result.Row, mine timed, iterations int, each []float64) error {
+	type times struct {
+		Time, Host float64
+		Each       []float64
+	}
+	all, err := gather(ctx, b.node, "join times", times{
+		microseconds(mine.total) / float64(iterations), microseconds(mine.host) / float64(iterations), each})
+	if err != nil {
+		return err
+	}
+	var time, host []float64
+	for _, a := range all {
+		time, host = append(time, a.Time), append(host, a.Host)
+		for i, v := range a.Each {
+			each[i] = max(each[i], v)
+		}
+	}
+	row.Time = average(b.cfg.Timing.Average, time)
+	h := average(b.cfg.Timing.Average, host)
+	row.HostTime = &h
+	row.Iterations, row.Times = result.Summarize(each), each
+	return nil
+}
+
+// average joins the ranks' times as the configuration says.
+func average(how string, v []float64) float64 {
+	switch how {
+	case configs.AverageRank0:
+		return v[0]
+	case configs.AverageMin:
+		return slices.Min(v)
+	case configs.AverageMax:
+		return slices.Max(v)
+	}
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
