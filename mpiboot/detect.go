@@ -52,7 +52,7 @@ type Evidence struct {
 type source struct {
 	launcher  string
 	pmi       string
-	signs     []string // all of them must be set
+	signs     []string // all of them must be set; NAME=text: and begin with text
 	rank      []string
 	size      []string
 	localRank []string
@@ -78,8 +78,7 @@ var sources = []source{
 		[]string{"MV2_COMM_WORLD_LOCAL_RANK"}, []string{"MV2_COMM_WORLD_LOCAL_SIZE"}},
 	{LauncherMPICH, "pmi", []string{"PMI_RANK", "MPI_LOCALRANKID"},
 		[]string{"PMI_RANK"}, []string{"PMI_SIZE"}, []string{"MPI_LOCALRANKID"}, []string{"MPI_LOCALNRANKS"}},
-	slurmSource("pmix", "PMIX_RANK", "SLURM_STEP_ID", "SLURM_PMIXP_ABORT_AGENT_PORT"),
-	slurmSource("pmix", "PMIX_RANK", "SLURM_STEP_ID", "SLURM_PMIX_MAPPING_SERV"),
+	slurmSource("pmix", "PMIX_RANK", "SLURM_STEP_ID", "PMIX_NAMESPACE=slurm.pmix"),
 	slurmSource("pmi2", "PMI_RANK", "SLURM_STEP_ID", "PMI_JOBID"),
 	{LauncherMPICH, "pmi", []string{"PMI_RANK"},
 		[]string{"PMI_RANK"}, []string{"PMI_SIZE"}, []string{"PMI_LOCAL_RANK"}, []string{"PMI_LOCAL_SIZE"}},
@@ -165,9 +164,10 @@ func rivals(a, b Evidence) bool {
 	return mpi(a) && mpi(b) && a.Launcher != b.Launcher && a.Size > 0 && b.Size > 0 && a.Size != b.Size
 }
 
-func allSet(env map[string]string, names []string) bool {
-	for _, n := range names {
-		if env[n] == "" {
+func allSet(env map[string]string, signs []string) bool {
+	for _, sign := range signs {
+		name, begin, _ := strings.Cut(sign, "=")
+		if env[name] == "" || !strings.HasPrefix(env[name], begin) {
 			return false
 		}
 	}

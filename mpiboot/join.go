@@ -108,12 +108,16 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 			Do: "load the MPI module, or bind the library into the container, or set mpi_library under [bootstrap]; on one node --np needs no MPI", By: failure.User}
 	}
 	w.lib = lib
+	if ev.PMI == "pmi2" && lib.ABI() == mpi.OpenMPI {
+		// It ends the process by _exit, after which nothing can be said.
+		fmt.Fprintf(w.stderr, "nvls-allreduce: srun offers PMI-2, which %s may not speak: if MPI_Init ends this process, %s\n", lib.Version(), remedy(ev))
+	}
 	comm, err := lib.Init(ctx, endedInInit(ev, lib, h))
 	if err != nil {
 		return nil, &failure.Error{Code: failure.CodeOf(err), What: "MPI could not be initialized", Where: w.whereMPI(h), Err: err,
 			Do: "see that the launcher and this library belong to the same MPI; set mpi_library under [bootstrap]", By: failure.User}
 	}
-	if err := checkSize(ev, comm.Size(), lib, h); err != nil {
+	if err := checkWorld(ev, comm.Rank(), comm.Size(), lib, h); err != nil {
 		comm.Finalize(ctx)
 		return nil, err
 	}
@@ -252,22 +256,33 @@ func remedy(ev Evidence) string {
 	return "use srun --mpi=pmix for Open MPI, or an MPICH library with --mpi=pmi2, or set mpi_library under [bootstrap]"
 }
 
-// checkSize refuses a world whose size is not what the launcher says. A library
-// that does not understand its launcher does not fail: it makes every rank a
-// world of one.
-func checkSize(ev Evidence, size int, lib *mpi.Library, h host) error {
-	if ev.Size < 0 || ev.Size == size {
-		return nil
-	}
-	return &failure.Error{Code: failure.Unavailable,
-		What:  fmt.Sprintf("%s started %d ranks (%s=%d), but the MPI library sees a world of %d", launcherName(ev), ev.Size, ev.From["Size"], ev.Size, size),
+// checkWorld refuses a world that is not the launcher's. A library that does
+// not understand its launcher does not fail: it makes every rank a world of
+// one. Where the launcher does not tell the size, all ranks but 0 notice.
+func checkWorld(ev Evidence, rank, size int, lib library, h host) error {
+	e := &failure.Error{Code: failure.Unavailable,
 		Where: fmt.Sprintf("rank %d on %s, %s, %s", ev.Rank, h.Name, lib.Version(), lib.File()),
 		Why:   "launcher and library do not belong together",
 		Do:    remedy(ev), By: failure.User}
+	switch {
+	case ev.Size > 0 && ev.Size != size:
+		e.What = fmt.Sprintf("%s started %d ranks (%s=%d), but the MPI library sees a world of %d", launcherName(ev), ev.Size, ev.From["Size"], ev.Size, size)
+	case ev.Size < 0 && size == 1 && ev.Rank > 0:
+		e.What = fmt.Sprintf("%s started this process as rank %d (%s), but the MPI library sees a world of 1", launcherName(ev), ev.Rank, ev.From["Rank"])
+	default:
+		return nil
+	}
+	return e
+}
+
+// library is what messages tell of an MPI library.
+type library interface {
+	Version() string
+	File() string
 }
 
 // endedInInit is what the user reads if the library ends the process.
-func endedInInit(ev Evidence, lib *mpi.Library, h host) string {
+func endedInInit(ev Evidence, lib library, h host) string {
 	e := failure.Error{What: "the MPI library ended this process inside MPI_Init",
 		Where: fmt.Sprintf("rank %d on %s, %s, %s", ev.Rank, h.Name, lib.Version(), lib.File()),
 		Why:   "it does not speak the interface that " + launcherName(ev) + " offers, or found it broken; its own words are above",

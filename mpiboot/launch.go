@@ -151,7 +151,7 @@ func (l *launch) wait(ctx context.Context, signals <-chan os.Signal) (exit int) 
 		step     <-chan time.Time // when the next, harder, measure is due
 		harder   func()
 		stopping bool // SIGTERM or SIGINT has gone out
-		byUser   int // 143 or 130
+		byUser   int  // 143 or 130
 		first    *rankEnd
 	)
 	kill := func() {

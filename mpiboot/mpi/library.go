@@ -171,6 +171,7 @@ func (l *Library) libraryVersion() string {
 // name and number as "MPICH Version:\t4.0.2".
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
+	line, _, _ = strings.Cut(line, ", package:")
 	return strings.Join(strings.Fields(line), " ")
 }
 

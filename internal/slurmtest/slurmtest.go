@@ -1,0 +1,238 @@
+//go:build linux
+
+// Package slurmtest starts a Slurm of one node on this machine for the time of
+// a test: munged, slurmctld and slurmd, with everything they write in a
+// temporary directory and their ports on 127.0.0.1. Nothing of a Slurm that is
+// installed for use here is read or touched. It needs no cgroups.
+package slurmtest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"text/template"
+	"time"
+)
+
+// CPUs is how many tasks the node takes at once, whatever the machine has.
+const CPUs = 8
+
+// Cluster is a running Slurm.
+type Cluster struct {
+	Dir  string // of its files; removed after the test
+	Conf string // slurm.conf, for SLURM_CONF
+	Node string // name of the node
+	logs []string
+}
+
+// The configuration: one node of CPUs processors, scheduled at once.
+var conf = template.Must(template.New("slurm.conf").Parse(`ClusterName=test
+SlurmctldHost={{.Node}}(127.0.0.1)
+SlurmctldPort={{.CtldPort}}
+SlurmdPort={{.DPort}}
+SlurmUser={{.User}}
+SlurmdUser={{.User}}
+AuthType=auth/munge
+AuthInfo=socket={{.Dir}}/munge.sock
+CredType=cred/munge
+StateSaveLocation={{.Dir}}/state
+SlurmdSpoolDir={{.Dir}}/spool
+SlurmctldPidFile={{.Dir}}/slurmctld.pid
+SlurmdPidFile={{.Dir}}/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+ReturnToService=2
+KillWait=10
+InactiveLimit=0
+MailProg=/bin/true
+NodeName={{.Node}} NodeAddr=127.0.0.1 CPUs={{.CPUs}} State=UNKNOWN
+PartitionName=test Nodes={{.Node}} Default=YES MaxTime=INFINITE State=UP
+`))
+
+// Start starts a cluster and waits until its node is idle. It ends with the
+// test. Without Slurm on this machine the test is skipped (see Require).
+func Start(t testing.TB) *Cluster {
+	t.Helper()
+	Require(t, "slurmctld", "slurmctld")
+	Require(t, "slurmd", "slurmd")
+	Require(t, "munge", "munged")
+	Require(t, "slurm-client", "srun", "sbatch", "sinfo", "scancel")
+
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not t.TempDir: its long name would break the 108 bytes of a socket's path.
+	dir, err := os.MkdirTemp("", "slurm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	node, _, _ := strings.Cut(host, ".")
+	c := &Cluster{Dir: dir, Conf: filepath.Join(dir, "slurm.conf"), Node: node}
+	for _, d := range []string{"state", "spool"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// munge's users reach its socket through the directory.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := conf.Execute(&text, map[string]any{"Node": node, "User": me.Username, "Dir": dir, "CPUs": CPUs, "CtldPort": ports[0], "DPort": ports[1]}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(c.Conf, text.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	key := make([]byte, 128)
+	rand.Read(key)
+	if err := os.WriteFile(filepath.Join(dir, "munge.key"), key, 0o400); err != nil {
+		t.Fatal(err)
+	}
+
+	// --force: a directory below a world-writable /tmp is a warning, not an error.
+	c.daemon(t, "munged", "--foreground", "--force", "--num-threads=2", "--socket="+dir+"/munge.sock", "--key-file="+dir+"/munge.key",
+		"--pid-file="+dir+"/munged.pid", "--seed-file="+dir+"/munged.seed", "--log-file="+dir+"/munged.log")
+	c.await(t, "munged's socket", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "munge.sock"))
+		return err == nil
+	})
+	c.daemon(t, "slurmctld", "-D", "-f", c.Conf)
+	c.daemon(t, "slurmd", "-D", "-f", c.Conf, "-N", node)
+	c.await(t, "an idle node", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		out, err := c.Command(ctx, "sinfo", "-h", "-o", "%T").Output()
+		return err == nil && strings.TrimSpace(string(out)) == "idle"
+	})
+	t.Cleanup(func() {
+		// So that no step outlives slurmd.
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		c.Command(ctx, "scancel", "--user="+me.Username, "--signal=KILL", "--full").Run()
+		c.Command(ctx, "scancel", "--user="+me.Username).Run()
+	})
+	return c
+}
+
+// Command prepares a client of this cluster (srun, sbatch, …). Slurm's
+// variables in the environment of the test are not passed on.
+func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	// A client that is killed may leave its tasks with the output.
+	cmd.WaitDelay = 5 * time.Second
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "SLURM") && !strings.HasPrefix(kv, "SRUN") && !strings.HasPrefix(kv, "SBATCH") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	cmd.Env = append(cmd.Env, "SLURM_CONF="+c.Conf)
+	return cmd
+}
+
+// RequireMPI skips the test where this Slurm cannot srun --mpi=kind. Debian has
+// the plug-ins pmi2 and pmix in slurm-wlm-basic-plugins; the latter opens
+// libpmix.so, which is in libpmix-dev.
+func (c *Cluster) RequireMPI(t testing.TB, kind string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	out, err := c.Command(ctx, "srun", "-n1", "--mpi="+kind, "true").CombinedOutput()
+	switch {
+	case err == nil:
+	case bytes.Contains(out, []byte("cannot find mpi plugin")), bytes.Contains(out, []byte("Invalid MPI type")):
+		lack(t, "slurm-wlm-basic-plugins and, for pmix, libpmix-dev", fmt.Sprintf("srun --mpi=%s (%s)", kind, bytes.TrimSpace(out)))
+	default:
+		t.Fatalf("srun --mpi=%s: %v\n%s", kind, err, out)
+	}
+}
+
+// daemon starts one in the foreground and kills it after the test, and with the
+// test should that be killed.
+func (c *Cluster) daemon(t testing.TB, name string, args ...string) {
+	t.Helper()
+	path, err := find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(c.Dir, name+".out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	c.logs = append(c.logs, log.Name())
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.dump(t)
+		}
+		cmd.Process.Signal(syscall.SIGTERM)
+		stop := time.AfterFunc(5*time.Second, func() { cmd.Process.Kill() })
+		defer stop.Stop()
+		cmd.Wait()
+	})
+}
+
+// await waits for a part of the start.
+func (c *Cluster) await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("slurmtest: %s did not come within 30s", what)
+		}
+	}
+}
+
+// dump shows the daemons' last lines once.
+func (c *Cluster) dump(t testing.TB) {
+	for _, name := range c.logs {
+		b, _ := os.ReadFile(name)
+		lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+		t.Logf("%s:\n%s", filepath.Base(name), strings.Join(lines[max(0, len(lines)-15):], "\n"))
+	}
+	c.logs = nil
+}
+
+// freePorts finds ports that nothing listens on now.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("no free port: %w", err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
