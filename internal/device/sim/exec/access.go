@@ -331,7 +331,7 @@ func loadFast(m *memOp, dst []*reg) step {
 					page = lookup{addr >> PageShift, w.pageAt(m, addr, l)}
 					p = unsafe.Add(page.start, addr&pageMask)
 				}
-				x, y := *(*uint64)(p), *(*uint64)(unsafe.Add(p, 8))
+				x, y := load16(p, m.acc)
 				r0[l], r1[l] = uint64(uint32(x)), x>>32
 				r2[l], r3[l] = uint64(uint32(y)), y>>32
 			}
@@ -400,7 +400,7 @@ func compileStore(b *build) {
 	for _, o := range b.elements(b.arg(1), n) {
 		src = append(src, b.value(&o, t.bits, true))
 	}
-	if m.acc.order == weak && (m.space == global || m.space == generic) && m.bytes == 16 && n == 4 {
+	if m.acc.order <= relaxed && (m.space == global || m.space == generic) && m.bytes == 16 && n == 4 {
 		b.emit(storeFast(m, src))
 		return
 	}
@@ -424,8 +424,7 @@ func storeFast(m *memOp, src []int) step {
 				number, start = addr>>PageShift, w.pageAt(m, addr, l)
 				p = unsafe.Add(start, addr&pageMask)
 			}
-			*(*uint64)(p) = r0[l]&0xffffffff | r1[l]<<32
-			*(*uint64)(unsafe.Add(p, 8)) = r2[l]&0xffffffff | r3[l]<<32
+			store16(p, m.acc, r0[l]&0xffffffff|r1[l]<<32, r2[l]&0xffffffff|r3[l]<<32)
 		}
 	}
 }

@@ -8,20 +8,13 @@ import "math"
 
 // f16to32 widens a half: always exact.
 func f16to32(h uint16) float32 {
-	sign := uint32(h&0x8000) << 16
-	exp := uint32(h>>10) & 31
-	frac := uint32(h & 0x3ff)
-	switch exp {
-	case 31:
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
-	case 0:
-		f := float32(frac) * 0x1p-24
-		if sign != 0 {
-			return -f
-		}
-		return f
+	// The half's bits, moved to their places in a float32, are the number times
+	// 2^-112, subnormal ones included.
+	u := math.Float32bits(math.Float32frombits(uint32(h&0x7fff)<<13) * 0x1p112)
+	if h&0x7c00 == 0x7c00 { // infinity and NaN
+		u |= 0x7f800000
 	}
-	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+	return math.Float32frombits(u | uint32(h&0x8000)<<16)
 }
 
 // bf16to32 widens a bfloat16: always exact.

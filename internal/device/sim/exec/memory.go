@@ -34,7 +34,9 @@ const (
 // memory model has one place to go.
 //
 // On the host all of them are at least as strong as PTX asks: accesses of 4 and
-// 8 bytes are single atomic accesses, those of 16 are two of 8.
+// 8 bytes are single atomic accesses, those of 16 are two of 8. A relaxed store
+// promises no order and only has to be whole, which an aligned plain store is
+// on every 64-bit host; Go's atomic store would be a full fence for each.
 type access struct {
 	order order
 	scope scope
@@ -69,7 +71,7 @@ func load(p unsafe.Pointer, a access) uint64 {
 }
 
 func store(p unsafe.Pointer, a access, v uint64) {
-	if a.order == weak {
+	if a.order <= relaxed {
 		switch a.width {
 		case 1:
 			*(*uint8)(p) = uint8(v)
@@ -103,6 +105,22 @@ func store(p unsafe.Pointer, a access, v uint64) {
 func around(p unsafe.Pointer) (*uint32, uint) {
 	in := uintptr(p) & 3
 	return (*uint32)(unsafe.Add(p, -int(in))), uint(in) * 8
+}
+
+// load16 and store16 move 16 bytes as two accesses of 8, each of them whole,
+// whatever the order: PTX promises no more for a vector.
+
+func load16(p unsafe.Pointer, _ access) (x, y uint64) {
+	return atomic.LoadUint64((*uint64)(p)), atomic.LoadUint64((*uint64)(unsafe.Add(p, 8)))
+}
+
+func store16(p unsafe.Pointer, a access, x, y uint64) {
+	if a.order <= relaxed {
+		*(*uint64)(p), *(*uint64)(unsafe.Add(p, 8)) = x, y
+		return
+	}
+	atomic.StoreUint64((*uint64)(p), x)
+	atomic.StoreUint64((*uint64)(unsafe.Add(p, 8)), y)
 }
 
 // update replaces the value at p by f of it, atomically, and returns what was

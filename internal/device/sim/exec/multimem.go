@@ -50,7 +50,8 @@ func (t *team) at(w *warp, m *memOp, addr uint64, lane uint8) []unsafe.Pointer {
 // promises no order; this one is not the order of ranks, and differs between
 // addresses and between seeds.
 func (w *warp) start(addr uint64, n int) int {
-	return int(uint32((w.run.cfg.Seed+addr>>4)*0x9e3779b97f4a7c15>>33) % uint32(n))
+	h := (w.run.cfg.Seed + addr>>4) * 0x9e3779b97f4a7c15 >> 32
+	return int(h * uint64(n) >> 32)
 }
 
 // compileMultimem compiles multimem.ld_reduce, .st and .red.
@@ -155,26 +156,30 @@ func (b *build) loadReduce(t typ, n, bytes int) {
 	if m.acc.order != weak && !t.isFloat() {
 		m.spin = b.c.newSpin()
 	}
-	var sum func(views []unsafe.Pointer, at uint64, first int, out *[2]uint64)
 	f := b.reduction(op, t)
+	var sum reducer
 	switch {
+	case bytes == 16 && wide && t.class == classFloat:
+		sum = sumF16(m)
+	case bytes == 16 && wide:
+		sum = sumBF16(m)
+	case bytes == 16 && t.name == "f32":
+		sum = sumF32(m)
 	case wide && t.class == classFloat:
-		sum = sumHalves(m, f16to32, f32to16)
+		sum = sumWord(m, f16to32, f32to16)
 	case wide:
-		sum = sumHalves(m, bf16to32, f32toBF16)
-	case t.name == "f32":
-		sum = sumFloats(m)
+		sum = sumWord(m, bf16to32, f32toBF16)
 	default:
-		words := max(bytes/8, 1)
-		sum = func(views []unsafe.Pointer, at uint64, first int, out *[2]uint64) {
-			for i := range words {
-				at := at + uint64(i)*8
-				v := load(unsafe.Add(views[first], at), m.acc)
-				for k := 1; k < len(views); k++ {
-					v = f(v, load(unsafe.Add(views[(first+k)%len(views)], at), m.acc))
+		sum = func(views []unsafe.Pointer, at uint64, first int) (x, y uint64) {
+			x, y = loadWide(unsafe.Add(views[first], at), m)
+			for k := 1; k < len(views); k++ {
+				u, v := loadWide(unsafe.Add(views[(first+k)%len(views)], at), m)
+				x = f(x, u)
+				if bytes == 16 {
+					y = f(y, v)
 				}
-				out[i] = v
 			}
+			return x, y
 		}
 	}
 	if len(dst) == 4 && t.bits == 32 {
@@ -187,11 +192,12 @@ func (b *build) loadReduce(t typ, n, bytes int) {
 		tm := team{number: noPage}
 		var out [2]uint64
 		var digest uint64
+		first := a[w.act[0]&31] + m.off
 		for _, l := range w.act {
 			l &= 31
 			addr := a[l] + m.off
 			views := tm.at(w, m, addr, l)
-			sum(views, addr&pageMask, w.start(addr, len(views)), &out)
+			out[0], out[1] = sum(views, addr&pageMask, w.start(addr, len(views)))
 			for i, d := range dst {
 				bit := i * t.bits
 				w.r[d][l] = out[bit>>6&1] >> (bit & 63) & mask
@@ -199,77 +205,142 @@ func (b *build) loadReduce(t typ, n, bytes int) {
 			digest = digest*31 + out[0]
 		}
 		if m.spin >= 0 {
-			w.noteSpin(m.spin, a[w.act[0]&31]+m.off, digest)
+			w.noteSpin(m.spin, first, digest)
 		}
 	})
 	b.endSpin(m)
 }
 
+// reducer reads the same place of every device and combines the values,
+// starting with the device first: 4, 8 or 16 bytes, packed in x and y.
+type reducer func(views []unsafe.Pointer, at uint64, first int) (x, y uint64)
+
 // loadReduce4 is the form that moves 16 bytes in four 32-bit registers, which
 // is what all-reduce kernels use.
-func loadReduce4(m *memOp, dst []int, sum func(views []unsafe.Pointer, at uint64, first int, out *[2]uint64)) step {
+func loadReduce4(m *memOp, dst []int, sum reducer) step {
 	d0, d1, d2, d3 := dst[0], dst[1], dst[2], dst[3]
 	return func(w *warp) {
 		a, r0, r1, r2, r3 := &w.r[m.base], &w.r[d0], &w.r[d1], &w.r[d2], &w.r[d3]
 		tm := team{number: noPage}
-		var out [2]uint64
 		for _, l := range w.act {
 			l &= 31
 			addr := a[l] + m.off
 			views := tm.at(w, m, addr, l)
-			sum(views, addr&pageMask, w.start(addr, len(views)), &out)
-			r0[l], r1[l] = out[0]&0xffffffff, out[0]>>32
-			r2[l], r3[l] = out[1]&0xffffffff, out[1]>>32
+			x, y := sum(views, addr&pageMask, w.start(addr, len(views)))
+			r0[l], r1[l] = x&0xffffffff, x>>32
+			r2[l], r3[l] = y&0xffffffff, y>>32
 		}
 	}
 }
 
-// sumFloats adds f32 of 4, 8 or 16 bytes.
-func sumFloats(m *memOp) func(views []unsafe.Pointer, at uint64, first int, out *[2]uint64) {
-	words := max(m.bytes/8, 1)
-	return func(views []unsafe.Pointer, at uint64, first int, out *[2]uint64) {
-		for i := range words {
-			at := at + uint64(i)*8
-			v := load(unsafe.Add(views[first], at), m.acc)
-			low, high := f32(v), f32(v>>32)
-			k := first
-			for range len(views) - 1 {
-				if k++; k == len(views) {
-					k = 0
-				}
-				v := load(unsafe.Add(views[k], at), m.acc)
-				low += f32(v)
-				high += f32(v >> 32)
-			}
-			out[i] = bits32(low) | bits32(high)<<32
+// loadWide reads the 4, 8 or 16 bytes of m.
+func loadWide(p unsafe.Pointer, m *memOp) (x, y uint64) {
+	if m.bytes == 16 {
+		return load16(p, m.acc)
+	}
+	return load(p, m.acc), 0
+}
+
+// The sums of 16 bytes start with a value, not with zero, which would lose the
+// sign of -0.
+
+// sumF32 adds four f32.
+func sumF32(m *memOp) reducer {
+	return func(views []unsafe.Pointer, at uint64, first int) (uint64, uint64) {
+		x, y := load16(unsafe.Add(views[first], at), m.acc)
+		a, b, c, d := f32(x), f32(x>>32), f32(y), f32(y>>32)
+		for _, v := range views[first+1:] {
+			x, y := load16(unsafe.Add(v, at), m.acc)
+			a, b, c, d = a+f32(x), b+f32(x>>32), c+f32(y), d+f32(y>>32)
 		}
+		for _, v := range views[:first] {
+			x, y := load16(unsafe.Add(v, at), m.acc)
+			a, b, c, d = a+f32(x), b+f32(x>>32), c+f32(y), d+f32(y>>32)
+		}
+		return bits32(a) | bits32(b)<<32, bits32(c) | bits32(d)<<32
 	}
 }
 
-// sumHalves adds 16-bit floats in f32 and rounds once.
-func sumHalves(m *memOp, widen func(uint16) float32, round func(float32) uint16) func(views []unsafe.Pointer, at uint64, first int, out *[2]uint64) {
-	words := max(m.bytes/8, 1)
-	return func(views []unsafe.Pointer, at uint64, first int, out *[2]uint64) {
-		for i := range words {
-			at := at + uint64(i)*8
-			var acc [4]float32
-			k := first
-			for j := range len(views) {
-				v := load(unsafe.Add(views[k], at), m.acc)
-				if k++; k == len(views) {
-					k = 0
-				}
-				if j == 0 { // not 0 + v, which would lose the sign of -0
-					acc = [4]float32{widen(uint16(v)), widen(uint16(v >> 16)), widen(uint16(v >> 32)), widen(uint16(v >> 48))}
-					continue
-				}
-				acc[0] += widen(uint16(v))
-				acc[1] += widen(uint16(v >> 16))
-				acc[2] += widen(uint16(v >> 32))
-				acc[3] += widen(uint16(v >> 48))
+// sumF16 adds eight f16 in f32 and rounds once.
+func sumF16(m *memOp) reducer {
+	return func(views []unsafe.Pointer, at uint64, first int) (uint64, uint64) {
+		var acc [8]float32
+		for i := range views {
+			if first == len(views) {
+				first = 0
 			}
-			out[i] = uint64(round(acc[0])) | uint64(round(acc[1]))<<16 | uint64(round(acc[2]))<<32 | uint64(round(acc[3]))<<48
+			x, y := load16(unsafe.Add(views[first], at), m.acc)
+			first++
+			if i == 0 {
+				for j := range 4 {
+					acc[j] = f16to32(uint16(x >> (16 * j)))
+					acc[j+4] = f16to32(uint16(y >> (16 * j)))
+				}
+				continue
+			}
+			for j := range 4 {
+				acc[j] += f16to32(uint16(x >> (16 * j)))
+				acc[j+4] += f16to32(uint16(y >> (16 * j)))
+			}
 		}
+		var out [2]uint64
+		for j, a := range acc {
+			out[j>>2] |= uint64(f32to16(a)) << (j & 3 * 16)
+		}
+		return out[0], out[1]
+	}
+}
+
+// sumBF16 adds eight bf16 in f32 and rounds once.
+func sumBF16(m *memOp) reducer {
+	return func(views []unsafe.Pointer, at uint64, first int) (uint64, uint64) {
+		var acc [8]float32
+		for i := range views {
+			if first == len(views) {
+				first = 0
+			}
+			x, y := load16(unsafe.Add(views[first], at), m.acc)
+			first++
+			if i == 0 {
+				for j := range 4 {
+					acc[j] = bf16to32(uint16(x >> (16 * j)))
+					acc[j+4] = bf16to32(uint16(y >> (16 * j)))
+				}
+				continue
+			}
+			for j := range 4 {
+				acc[j] += bf16to32(uint16(x >> (16 * j)))
+				acc[j+4] += bf16to32(uint16(y >> (16 * j)))
+			}
+		}
+		var out [2]uint64
+		for j, a := range acc {
+			out[j>>2] |= uint64(f32toBF16(a)) << (j & 3 * 16)
+		}
+		return out[0], out[1]
+	}
+}
+
+// sumWord adds 16-bit floats of 4 or 8 bytes in f32 and rounds once.
+func sumWord(m *memOp, widen func(uint16) float32, round func(float32) uint16) reducer {
+	return func(views []unsafe.Pointer, at uint64, first int) (uint64, uint64) {
+		var acc [4]float32
+		for i := range views {
+			x := load(unsafe.Add(views[(first+i)%len(views)], at), m.acc)
+			for j := range acc {
+				v := widen(uint16(x >> (16 * j)))
+				if i == 0 {
+					acc[j] = v
+				} else {
+					acc[j] += v
+				}
+			}
+		}
+		var out uint64
+		for j, a := range acc {
+			out |= uint64(round(a)) << (16 * j)
+		}
+		return out, 0
 	}
 }
 
@@ -293,9 +364,7 @@ func (b *build) multimemStore(t typ, n, bytes int) {
 				addr := a[l] + m.off
 				x, y := r0[l]|r1[l]<<32, r2[l]|r3[l]<<32
 				for _, v := range tm.at(w, m, addr, l) {
-					p := unsafe.Add(v, addr&pageMask)
-					store(p, m.acc, x)
-					store(unsafe.Add(p, 8), m.acc, y)
+					store16(unsafe.Add(v, addr&pageMask), m.acc, x, y)
 				}
 			}
 		})
@@ -313,10 +382,10 @@ func (b *build) multimemStore(t typ, n, bytes int) {
 				x[bit>>6&1] |= w.r[s][l] << (bit & 63)
 			}
 			for _, v := range tm.at(w, m, addr, l) {
-				p := unsafe.Add(v, addr&pageMask)
-				store(p, m.acc, x[0])
-				if bytes == 16 {
-					store(unsafe.Add(p, 8), m.acc, x[1])
+				if p := unsafe.Add(v, addr&pageMask); bytes == 16 {
+					store16(p, m.acc, x[0], x[1])
+				} else {
+					store(p, m.acc, x[0])
 				}
 			}
 		}

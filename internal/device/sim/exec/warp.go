@@ -121,11 +121,12 @@ func (w *warp) pick() (pc, limit int, ok bool) {
 // whether a lane did anything but spin.
 func (w *warp) slice(blocks []*block) (worked bool) {
 	w.gave = 0
+	from := w.issued
 	budget := int64(slice)
 	for {
 		pc, limit, ok := w.pick()
 		if !ok {
-			return worked
+			return worked || w.issued-from > 4*spinWindow
 		}
 		n := uint64(len(w.act))
 	group:
