@@ -50,7 +50,9 @@ func inProcesses(t *testing.T, s Subject, size int, name string) {
 		c := exec.Command(self, "-test.run=^"+top+"$", "-test.count=1", "-test.timeout=60s")
 		c.Env = append(os.Environ(),
 			rankVariable+"="+strconv.Itoa(i), sizeVariable+"="+strconv.Itoa(size),
-			scenarioVariable+"="+name, filesVariable+"="+strconv.Itoa(len(shared)))
+			scenarioVariable+"="+name, filesVariable+"="+strconv.Itoa(len(shared)),
+			// The race detector lets a process sleep for a second at its end.
+			"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
 		c.ExtraFiles = append([]*os.File{theirs}, shared...)
 		c.Stdout, c.Stderr = &outputs[i], &outputs[i]
 		if err := c.Start(); err != nil {

@@ -71,15 +71,25 @@ func testBlocks(r *rank) {
 	r.free(m)
 }
 
-// awaiting is a kernel that waits for a flag in m that nobody raises.
-func (r *rank) awaiting(p device.Ptr, limit time.Duration) []byte {
-	return bytesOf(&awaitArgs{Data: p + 64, Flag: p, Out: p + 128, Outcome: p + 4, Nanoseconds: uint64(limit), N: 1, Value: 1})
+// hold enqueues a kernel that keeps the stream busy until let is called, but
+// not for longer than limit. The flag is the word at p, the outcome the next.
+func (r *rank) hold(s device.Stream, p device.Ptr, limit time.Duration) {
+	r.write(p, []uint32{0, 0})
+	r.launch(s, r.portable("await"), 1, 32, bytesOf(&awaitArgs{Data: p + 64, Flag: p, Out: p + 128, Outcome: p + 4,
+		Nanoseconds: uint64(limit), N: 1, Value: 1}))
+}
+
+// let ends a hold and waits for the stream.
+func (r *rank) let(s device.Stream, p device.Ptr) {
+	r.write(p, []uint32{1})
+	r.wait(s)
+	r.expect("outcome of a hold", p+4, 1, func(uint32) uint32 { return 1 })
 }
 
 func testWaitDeadline(r *rank) {
 	m, p := r.alloc(r.granule)
 	s := r.stream()
-	r.launch(s, r.portable("await"), 1, 32, r.awaiting(p, 400*time.Millisecond))
+	r.hold(s, p, patience/2)
 	if done, err := s.Query(); err != nil || done {
 		r.failf("Query while a kernel runs: %v, %v", done, err)
 	}
@@ -90,10 +100,18 @@ func testWaitDeadline(r *rank) {
 	if err := s.Wait(ctx); !errors.Is(err, reason) {
 		r.failf("Wait with a deadline: %v, expected its cause", err)
 	}
-	if took := time.Since(start); took > 300*time.Millisecond {
+	if took := time.Since(start); took > patience/4 {
 		r.failf("Wait with a deadline of 30 ms took %v", took)
 	}
+	r.let(s, p)
+
+	// The kernel's own deadline, by the clock of the device.
+	start = time.Now()
+	r.hold(s, p, 20*time.Millisecond)
 	r.wait(s)
+	if took := time.Since(start); took < 18*time.Millisecond {
+		r.failf("a kernel with a deadline of 20 ms ended after %v", took)
+	}
 	r.expect("outcome of a wait for nobody", p+4, 1, func(uint32) uint32 { return 2 })
 	r.ok(s.Close(), "Close of a stream")
 	r.free(m)
@@ -124,17 +142,21 @@ func testEvents(r *rank) {
 	m, p := r.alloc(r.granule)
 	s := r.stream()
 	before, after := r.event(), r.event()
-	const spin = 50 * time.Millisecond
 	r.ok(s.Record(before), "Record")
-	r.launch(s, r.portable("await"), 1, 1, r.awaiting(p, spin))
+	r.wait(s)
+	r.hold(s, p, patience/2)
 	r.ok(s.Record(after), "Record")
 	_, err := after.Since(before)
 	r.refused(err, "Since of an event that was not reached", device.NotReady)
-	r.wait(s)
+	const pause = 50 * time.Millisecond
+	start := time.Now()
+	time.Sleep(pause)
+	r.let(s, p)
+	longest := time.Since(start) + patience/4
 	took, err := after.Since(before)
 	r.ok(err, "Since")
-	if took < spin*9/10 || took > patience {
-		r.failf("the events are %v apart, the kernel between them took at least %v", took, spin)
+	if took < pause*9/10 || took > longest {
+		r.failf("the events are %v apart, expected %v to %v", took, pause, longest)
 	}
 	r.ok(before.Close(), "Close of an event")
 	r.ok(after.Close(), "Close of an event")
@@ -181,17 +203,17 @@ func testGraph(r *rank) {
 func testLaunchAllocates(r *rank) {
 	m, p := r.alloc(r.granule)
 	s := r.stream()
-	affine, await := r.portable("affine"), r.portable("await")
+	affine := r.portable("affine")
 	args := bytesOf(&affineArgs{Out: p + 4096, In: p + 4096, N: 1, Factor: 1})
 	const launches = 200
 	var perLaunch float64
 	for range 2 { // the first round makes the queue large enough
-		r.launch(s, await, 1, 1, r.awaiting(p, 300*time.Millisecond))
-		time.Sleep(20 * time.Millisecond)
+		r.hold(s, p, patience/2)
+		time.Sleep(20 * time.Millisecond) // the kernel has started
 		var err error
 		perLaunch = testing.AllocsPerRun(launches, func() { err = errors.Join(err, s.Launch(affine, 1, 1, 0, args)) })
 		r.ok(err, "Launch")
-		r.wait(s)
+		r.let(s, p)
 	}
 	if perLaunch != 0 {
 		r.failf("Launch makes %v allocations", perLaunch)

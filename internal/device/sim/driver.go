@@ -15,6 +15,9 @@ func (r *driver) Name() string    { return "sim" }
 func (r *driver) Version() string { return "software device" }
 
 func (r *driver) Devices() []device.Info {
+	if r.s.isClosed() {
+		return nil
+	}
 	infos := make([]device.Info, r.s.ctl.Devices)
 	for i := range infos {
 		infos[i] = r.s.info(i)
@@ -51,6 +54,9 @@ func (r *driver) Open(ordinal int) (device.Device, error) {
 	const call = "cuDevicePrimaryCtxRetain"
 	s := r.s
 	err := s.inject(call)
+	if err == nil && s.isClosed() {
+		err = refuse(device.NotInitialized, "the session was closed")
+	}
 	if err == nil && (ordinal < 0 || ordinal >= int(s.ctl.Devices)) {
 		err = refuse(device.InvalidDevice, "ordinal %d: there are %d devices", ordinal, s.ctl.Devices)
 	}
@@ -73,9 +79,6 @@ func (r *driver) Open(ordinal int) (device.Device, error) {
 func (s *Session) openGPU(ordinal int) (*gpu, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, refuse(device.NotInitialized, "the session was closed")
-	}
 	base := uint64(16+16*s.slot+s.opened%16) * windowBytes
 	s.opened++
 	d := &gpu{

@@ -606,4 +606,10 @@ func TestDriverCloseWithOpenDevice(t *testing.T) {
 	if _, err := d.Alloc(sim.Granule); err == nil {
 		t.Error("a closed device allocates")
 	}
+	closed(t, s)
+	_, err = r.Open(0)
+	wantCode(t, err, device.NotInitialized)
+	if got := r.Devices(); len(got) != 0 {
+		t.Errorf("a closed session has the devices %v", got)
+	}
 }

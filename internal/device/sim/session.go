@@ -27,7 +27,6 @@ import (
 	"io"
 	"os"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -85,6 +84,7 @@ type Session struct {
 	ctl    *control
 	mem    [][]byte // per device: its whole memory
 	slot   int      // in the process table
+	id     string
 
 	tableMu sync.Mutex // with the lock on the control file
 
@@ -98,7 +98,6 @@ type Session struct {
 
 	stop     chan struct{} // closed by Close: ends waits
 	stopOnce sync.Once
-	seen     atomic.Int64 // descriptors exported so far; names them
 }
 
 // Create makes a session. The error is a *failure.Error.
@@ -152,7 +151,7 @@ func newSession() *Session {
 func (s *Session) Files() []*os.File { return append([]*os.File(nil), s.files...) }
 
 // ID names the session; devices' UUIDs are derived from it.
-func (s *Session) ID() string { return hex.EncodeToString(s.ctl.Session[:]) }
+func (s *Session) ID() string { return s.id }
 
 // Driver gives the driver of this process.
 func (s *Session) Driver() device.Driver { return &driver{s: s} }
@@ -204,6 +203,12 @@ func (s *Session) Close() error {
 		return failure.Wrap(failure.Internal, err, "closing the session of software GPUs")
 	}
 	return nil
+}
+
+func (s *Session) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -341,6 +346,7 @@ func (s *Session) mapControl() error {
 // enter maps the devices' memory, takes a place in the process table and opens
 // the trace.
 func (s *Session) enter() error {
+	s.id = hex.EncodeToString(s.ctl.Session[:])
 	for i := range int(s.ctl.Devices) {
 		m, err := unix.Mmap(int(s.files[1+i].Fd()), 0, int(s.ctl.MemoryBytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 		if err != nil {
