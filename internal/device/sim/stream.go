@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"unsafe"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim/exec"
@@ -19,31 +18,6 @@ func (d *gpu) sharedBytesMax() uint64 {
 		return 227 << 10
 	}
 	return 163 << 10
-}
-
-// opKind is what an entry of a stream's queue does.
-type opKind uint8
-
-const (
-	opLaunch opKind = iota
-	opCopy
-	opSet
-	opRecord
-	opGraph
-)
-
-// op is one piece of work. Its args buffer is kept when the entry is reused,
-// so that a launch allocates nothing.
-type op struct {
-	kind   opKind
-	kernel *exec.Kernel
-	launch exec.Launch // Args is the op's own copy
-	dst    uint64
-	src    uint64
-	n      uint64 // bytes, or words of a set
-	value  uint32
-	event  *event
-	graph  *graph
 }
 
 // stream is a queue with one worker. It implements device.Stream.
@@ -268,110 +242,6 @@ func (st *stream) serve() {
 		}
 		st.waiters = left
 	}
-}
-
-// execute does one piece of work. After a sticky error nothing is done any
-// more, but the queue still empties.
-func (st *stream) execute(o *op) {
-	d := st.d
-	if o.kind == opRecord {
-		o.event.reach()
-		o.event = nil
-		return
-	}
-	if d.sticky.Load() != nil || d.ctx.Err() != nil {
-		return
-	}
-	switch o.kind {
-	case opLaunch:
-		d.refresh()
-		if err := o.kernel.Run(d.ctx, d.space, &d.config, o.launch); err != nil {
-			d.kernelFailed(err)
-		}
-	case opCopy:
-		if err := d.copy(o.dst, o.src, o.n); err != nil {
-			d.workFailed("cuMemcpyDtoDAsync", device.IllegalAddress, err)
-		}
-	case opSet:
-		if err := d.set32(o.dst, o.value, o.n); err != nil {
-			d.workFailed("cuMemsetD32Async", device.IllegalAddress, err)
-		}
-	case opGraph:
-		g := o.graph
-		o.graph = nil
-		for i := range g.ops {
-			st.execute(&g.ops[i])
-		}
-	}
-}
-
-// faultCodes are the codes that hardware gives for the faults of a kernel.
-var faultCodes = map[exec.Kind]device.Code{
-	exec.IllegalAddress:    device.IllegalAddress,
-	exec.Misaligned:        device.MisalignedAddr,
-	exec.PlainOnMulticast:  device.InvalidAddrSpace,
-	exec.MultimemOnUnicast: device.InvalidAddrSpace,
-	exec.MulticastUnbound:  device.IllegalAddress,
-	exec.WrongSpace:        device.InvalidAddrSpace,
-	exec.Trap:              device.LaunchFailed,
-	exec.Deadlock:          device.LaunchFailed,
-}
-
-// kernelFailed makes the error of a kernel the device's, unless the device was
-// closed under it.
-func (d *gpu) kernelFailed(err error) {
-	if errors.Is(err, errClosed) {
-		return
-	}
-	code := device.LaunchFailed
-	var f *exec.Fault
-	if errors.As(err, &f) {
-		if c, ok := faultCodes[f.Kind]; ok {
-			code = c
-		}
-	}
-	d.workFailed("cuLaunchKernel", code, err)
-}
-
-func (d *gpu) workFailed(call string, code device.Code, err error) {
-	d.fail(&device.Error{Call: call, Code: code, Name: nameOf(code), Text: err.Error(), Device: d.info.UUID})
-}
-
-// copy moves bytes inside the address space. The ranges may not overlap.
-func (d *gpu) copy(dst, src, bytes uint64) error {
-	to, err := d.space.Host(dst, bytes)
-	if err != nil {
-		return err
-	}
-	from, err := d.space.Host(src, bytes)
-	if err != nil {
-		return err
-	}
-	for len(to) > 0 && len(from) > 0 {
-		n := copy(to[0], from[0])
-		if to[0] = to[0][n:]; len(to[0]) == 0 {
-			to = to[1:]
-		}
-		if from[0] = from[0][n:]; len(from[0]) == 0 {
-			from = from[1:]
-		}
-	}
-	return nil
-}
-
-// set32 fills n words. Addresses are multiples of 4, and so is every part.
-func (d *gpu) set32(dst uint64, value uint32, n uint64) error {
-	parts, err := d.space.Host(dst, 4*n)
-	if err != nil {
-		return err
-	}
-	for _, p := range parts {
-		words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/4)
-		for i := range words {
-			words[i] = value
-		}
-	}
-	return nil
 }
 
 func (st *stream) Query() (done bool, err error) {
