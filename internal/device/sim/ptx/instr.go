@@ -52,6 +52,9 @@ func (p *parser) operand(depth int) Operand {
 		default:
 			p.fail(t, "expected an address")
 		}
+		for p.accept(",") { // coordinates of tex and its like
+			o.List = append(o.List, p.operand(depth+1))
+		}
 		p.expect("]")
 	case p.accept("!"):
 		o = Operand{Kind: Ident, Not: true, Name: p.ident("a predicate").text}

@@ -120,7 +120,7 @@ const (
 	Ident  OperandKind = iota // register, special register, variable or label: Name
 	Int                       // integer constant: Bits (two's complement)
 	Float                     // 0f… or 0d… or decimal constant: Bits, Width 32 or 64
-	Addr                      // [Base+Offset]: List[0] is the base, Offset in bytes
+	Addr                      // [base+Offset]: List[0] is the base, Offset in bytes; [base, …] has more in List
 	Vector                    // {a, b, …}: List
 	Pair                      // p|q: List of two
 	Sum                       // symbol+offset outside brackets: List[0], Offset
