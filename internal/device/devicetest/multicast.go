@@ -18,7 +18,8 @@ var multicastScenarios = map[string]part{
 // testMulticast runs the multicast part where there is multicast, and elsewhere
 // checks that every call says so.
 func testMulticast(t *testing.T, s Subject) {
-	const goroutines, processes = 2, 3
+	const goroutines = 2
+	processes := s.Processes
 	ranks := openRanks(t, s, goroutines)
 	info := ranks[0].Info()
 	if !info.Multicast {

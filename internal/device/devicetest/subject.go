@@ -20,6 +20,9 @@ import (
 
 // Subject is the driver under test.
 type Subject struct {
+	// Processes is the number of ranks when ranks are processes, at most 8; 0
+	// means 3. The multicast part needs as many devices.
+	Processes int
 	// Share makes what the ranks of a group have in common, as descriptors that
 	// child processes inherit. It may be nil.
 	Share func(t testing.TB) []*os.File
@@ -34,6 +37,9 @@ func Run(t *testing.T, s Subject) {
 	if inChild() {
 		runChild(t, s)
 		return
+	}
+	if s.Processes == 0 {
+		s.Processes = 3
 	}
 	t.Run("Info", func(t *testing.T) { solo(t, s, testInfo) })
 	t.Run("Allocate", func(t *testing.T) { solo(t, s, testAllocate) })
@@ -52,7 +58,7 @@ func Run(t *testing.T, s Subject) {
 	for _, name := range names(scenarios) {
 		t.Run(name, func(t *testing.T) {
 			t.Run("goroutines", func(t *testing.T) { inProcess(t, s, 2, name) })
-			t.Run("processes", func(t *testing.T) { inProcesses(t, s, 3, name) })
+			t.Run("processes", func(t *testing.T) { inProcesses(t, s, s.Processes, name) })
 		})
 	}
 	for _, name := range names(faults) {

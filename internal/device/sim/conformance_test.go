@@ -61,8 +61,11 @@ func open(t testing.TB, s *sim.Session, ordinal int) device.Device {
 
 const gib = 1 << 30
 
+// The usual node: eight devices, a rank on each.
 func TestConformance(t *testing.T) {
-	devicetest.Run(t, subject(sim.Options{Devices: 4, MemoryBytes: gib}))
+	s := subject(sim.Options{MemoryBytes: gib})
+	s.Processes = 8
+	devicetest.Run(t, s)
 }
 
 // All ranks share one device: no multicast part, all else.

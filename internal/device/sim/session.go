@@ -13,6 +13,9 @@
 //     lock. The lock, and the sign that a process lives, are locks of an open
 //     file description, which the kernel drops when a process ends. No process
 //     id is stored or compared.
+//   - Device memory is memory of the node: it counts where a process's shared
+//     memory counts (a container's or a job's limit), whatever size /dev/shm has,
+//     and only what was written takes any.
 //   - The rules of the CUDA driver are enforced with the driver's error numbers
 //     where the driver would answer with undefined behaviour too.
 //   - Nothing measured here is a property of hardware: Info.Simulated is true.
@@ -40,7 +43,11 @@ import (
 const Granule = 2 << 20
 
 // TraceVariable names the environment variable with the file to which every
-// driver call of the process is appended, one line a call.
+// driver call of the process is appended, one line a call: the process's number
+// in the session, the device, the call of CUDA that it stands for with its
+// arguments, and the result.
+//
+//	p1 gpu1 cuMemCreate(bytes=2097152, POSIX_FILE_DESCRIPTOR) = CUDA_SUCCESS
 const TraceVariable = "NVLS_ALLREDUCE_SIM_TRACE"
 
 // Options describe a new session. Zero fields take the default.
