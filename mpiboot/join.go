@@ -114,8 +114,12 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 	}
 	comm, err := lib.Init(ctx, endedInInit(ev, lib, h))
 	if err != nil {
-		return nil, &failure.Error{Code: failure.CodeOf(err), What: "MPI could not be initialized", Where: w.whereMPI(h), Err: err,
-			Do: "see that the launcher and this library belong to the same MPI; set mpi_library under [bootstrap]", By: failure.User}
+		e := &failure.Error{Code: failure.CodeOf(err), What: "MPI could not be initialized", Err: err,
+			Where: fmt.Sprintf("rank %d on %s, %s, %s", ev.Rank, h.Name, lib.Version(), lib.File()), Do: remedy(ev), By: failure.User}
+		if e.Code == failure.Timeout {
+			e.Do = "see what the other ranks printed; if they were only slow, raise timeout under [bootstrap]"
+		}
+		return nil, e
 	}
 	if err := checkWorld(ev, comm.Rank(), comm.Size(), lib, h); err != nil {
 		comm.Finalize(ctx)
@@ -209,13 +213,9 @@ func errorText(err error) string {
 	return shorten(err.Error(), 16<<10)
 }
 
-func (w *World) whereMPI(h host) string {
-	return fmt.Sprintf("%s, %s %s", h.Name, w.lib.Version(), w.lib.File())
-}
-
 func (w *World) failedMPI(h host, err error) error {
 	return &failure.Error{Code: failure.CodeOf(err), What: "the ranks could not be introduced to each other",
-		Where: fmt.Sprintf("rank %d of %d on %s", w.rank, w.size, w.whereMPI(h)), Err: err,
+		Where: fmt.Sprintf("rank %d on %s, %s, %s", w.rank, h.Name, w.lib.Version(), w.lib.File()), Err: err,
 		Do: "see what the other ranks printed; if they were only slow, raise timeout under [bootstrap]", By: failure.User}
 }
 

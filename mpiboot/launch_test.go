@@ -122,6 +122,49 @@ func TestLaunchDeath(t *testing.T) {
 	}
 }
 
+func TestLaunchAbsent(t *testing.T) {
+	hurry(t, 300*time.Millisecond, 10*time.Second)
+	t.Setenv("TEST_TIMEOUT", "500ms")
+	exit, _, errs := launchRanks(t, 2, "absent", "0")
+	if exit != 4 || !strings.Contains(errs, `stage "agreement on the exit code"`) || !strings.Contains(errs, "rank 1 did not answer within 5") {
+		t.Errorf("exit code %d\n%s", exit, errs)
+	}
+}
+
+// Ranks in containers: each in a user namespace of its own they still trust
+// each other; in network namespaces of their own they need a directory.
+func TestLaunchNamespaces(t *testing.T) {
+	unshare := func(flags, dir, timeout string) (int, string) {
+		t.Helper()
+		t.Setenv("TEST_SOCKET_DIR", dir)
+		t.Setenv("TEST_TIMEOUT", timeout)
+		var out bytes.Buffer
+		exit, err := Launch(bg, 2, []string{"unshare", flags, os.Args[0], rankProgram, "hello"}, nil, &out, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return exit, out.String()
+	}
+	if out, err := exec.Command("unshare", "-rn", "true").CombinedOutput(); err != nil {
+		t.Skipf("unshare -rn: %v: %s", err, out)
+	}
+	exit, out := unshare("-r", "", "10s")
+	checkRanks(t, 2, LauncherLocal, exit, out)
+	exit, out = unshare("-U", "", "10s") // no user is mapped
+	checkRanks(t, 2, LauncherLocal, exit, out)
+	exit, out = unshare("-rn", "", "500ms")
+	if exit != 4 || !strings.Contains(out, "networks of their own, set socket_dir") {
+		t.Errorf("exit code %d\n%s", exit, out)
+	}
+	dir, err := os.MkdirTemp("", "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	exit, out = unshare("-rn", dir, "10s")
+	checkRanks(t, 2, LauncherLocal, exit, out)
+}
+
 func TestLaunchAbort(t *testing.T) {
 	hurry(t, 300*time.Millisecond, 10*time.Second)
 	exit, _, errs := launchRanks(t, 3, "abort")

@@ -181,6 +181,39 @@ func TestMPIDeath(t *testing.T) {
 	})
 }
 
+func TestMPIWatchdog(t *testing.T) {
+	each(t, func(t *testing.T, s starter) {
+		exit, out := run(t, s.command(t, 2, "watchdog"))
+		if exit != 2 || !strings.Contains(out, "the kernel hangs (exit code 2)") {
+			t.Errorf("exit code %d\n%s", exit, out)
+		}
+	})
+}
+
+// A rank that does not come to Join, or not to Finish, is a timeout and not a
+// hang.
+func TestMPILate(t *testing.T) {
+	each(t, func(t *testing.T, s starter) {
+		exit, out := run(t, s.command(t, 2, "late"), "TEST_TIMEOUT=1s")
+		if exit != 4 || !strings.Contains(out, `MPI_Init_thread at stage "start of MPI" has not returned after `) {
+			t.Errorf("late: exit code %d\n%s", exit, out)
+		}
+		exit, out = run(t, s.command(t, 2, "absent", "0"), "TEST_TIMEOUT=1s")
+		if exit != 4 || !strings.Contains(out, `MPI_Allreduce at stage "agreement on the exit code" has not returned after `) {
+			t.Errorf("absent: exit code %d\n%s", exit, out)
+		}
+	})
+}
+
+// After SIGTERM there is no MPI_Abort: the rank leaves by itself, at once.
+func TestMPIAbsentAfterTerm(t *testing.T) {
+	slurmtest.Require(t, "mpich", "mpiexec.mpich")
+	exit, out := run(t, starters[1].command(t, 2, "absent", "143"), "TEST_TIMEOUT=1s")
+	if exit != 143 || strings.Contains(out, "MPI_Abort") || !strings.Contains(out, "(exit code 143)") {
+		t.Errorf("exit code %d\n%s", exit, out)
+	}
+}
+
 func TestMPIHosts(t *testing.T) {
 	slurmtest.Require(t, "mpich", "mpiexec.mpich")
 	cmd := exec.Command("mpiexec.mpich", "-np", "1", "-env", EnvHostID, "east", os.Args[0], rankProgram, "hosts",
@@ -235,7 +268,12 @@ func TestSlurm(t *testing.T) {
 			if exit, out := run(t, srun(s.kind, 3, "die")); exit != 137 && exit != 1 || !strings.Contains(out, "rank 1 closed its connection") {
 				t.Errorf("die: exit code %d\n%s", exit, out)
 			}
-			exit, out := signalled(t, srun(s.kind, 2, "wait"), "ready\n", func(pid int) { syscall.Kill(pid, syscall.SIGTERM) })
+			// What Slurm does at a time limit and for scancel: SIGTERM to every task.
+			exit, out := signalled(t, srun(s.kind, 2, "wait"), "ready\n", func(int) {
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				defer cancel()
+				c.Command(ctx, "scancel", "--partition=test", "--full").Run()
+			})
 			if exit != 143 || !strings.Contains(out, "got terminated") {
 				t.Errorf("SIGTERM: exit code %d\n%s", exit, out)
 			}

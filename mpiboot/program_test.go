@@ -48,6 +48,9 @@ func runRank(scenario string, args []string) {
 	if scenario == "early" && os.Getenv(EnvRank) == "1" {
 		os.Exit(6) // a usage error, before Join
 	}
+	if ev, _ := Detect(os.Environ()); scenario == "late" && ev.Rank == 1 {
+		time.Sleep(time.Hour)
+	}
 	w, err := Join(ctx, o)
 	if err != nil {
 		w.Abort(failure.CodeOf(err), err)
@@ -55,7 +58,7 @@ func runRank(scenario string, args []string) {
 	fmt.Printf("rank %d of %d by %s in %v\n", w.Rank(), w.Size(), w.Launcher(), w.ID())
 	code := failure.OK
 	switch scenario {
-	case "hello", "early":
+	case "hello", "early", "late":
 		err = everything(ctx, w)
 	case "codes": // args: the code of each rank
 		c, _ := strconv.Atoi(args[w.Rank()])
@@ -67,6 +70,19 @@ func runRank(scenario string, args []string) {
 			w.Abort(failure.WrongData, failure.New(failure.WrongData, "rank 1 alone found this"))
 		}
 		time.Sleep(time.Hour)
+	case "watchdog": // rank 0 aborts while its MPI thread is in a collective
+		if w.Rank() == 0 {
+			time.AfterFunc(300*time.Millisecond, func() { w.Abort(failure.Device, failure.New(failure.Device, "the kernel hangs")) })
+			err = w.Comm().Barrier(ctx, "never complete")
+			break
+		}
+		time.Sleep(time.Hour)
+	case "absent": // rank 1 does not come to Finish; args: the code of the others
+		if w.Rank() == 1 {
+			time.Sleep(time.Hour)
+		}
+		c, _ := strconv.Atoi(args[0])
+		code = failure.Code(c)
 	case "die": // rank 1 is killed while the others wait
 		if w.Rank() == 1 {
 			unix.Kill(os.Getpid(), unix.SIGKILL)

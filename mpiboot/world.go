@@ -154,8 +154,13 @@ func (w *World) Finish(code failure.Code) failure.Code {
 	return code
 }
 
-// abortTimeout bounds MPI_Abort itself.
-const abortTimeout = 10 * time.Second
+const (
+	// abortTimeout bounds MPI_Abort itself.
+	abortTimeout = 10 * time.Second
+	// abortPause lets the launcher fetch what was printed: on an abort it may
+	// drop what is still in the pipe.
+	abortPause = 200 * time.Millisecond
+)
 
 // Abort is the end after an error that only this rank knows: it prints the
 // error, tells the other ranks, and ends all processes with code (srun with
@@ -172,6 +177,7 @@ func (w *World) Abort(code failure.Code, err error) {
 			w.node.leave(code)
 		}
 		if w.comm != nil {
+			time.Sleep(abortPause)
 			done := make(chan struct{})
 			go func() { defer close(done); w.comm.Abort(int(code)) }()
 			select {
