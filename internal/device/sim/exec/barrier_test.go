@@ -260,8 +260,8 @@ func TestSleeps(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	k.Run(ctx, m.space, &m.cfg, Launch{Grid: 4, Block: 512, Args: args(64, base)})
-	// 200 ms of naps of about 100 to 200 µs; a busy wait would make far more.
-	if n := m.stats.Sleeps.Load(); n < 100 || n > 5000 {
+	// 200 ms of naps of 100 µs and more; a busy wait would make far more of them.
+	if n := m.stats.Sleeps.Load(); n < 5 || n > 5000 {
 		t.Errorf("gave way %d times in 200 ms", n)
 	}
 	if n := m.stats.Issues.Load(); n > 3_000_000 {

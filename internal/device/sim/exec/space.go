@@ -23,7 +23,8 @@ type Resolve func(offset uint64) (views [][]byte, err error)
 // page is what one entry of the page table points to. It is immutable but for
 // views.
 type page struct {
-	host []byte // unicast: PageSize bytes
+	host  []byte // unicast: PageSize bytes
+	whole []byte // of this mapping, from this page on
 
 	// multicast
 	resolve Resolve
@@ -75,7 +76,7 @@ func (s *Space) Map(addr uint64, host []byte) error {
 		return fmt.Errorf("host memory at %p is not aligned to 16 bytes", unsafe.SliceData(host))
 	}
 	return s.mapPages(addr, uint64(len(host)), func(i int) *page {
-		return &page{host: host[i<<PageShift : (i+1)<<PageShift : (i+1)<<PageShift]}
+		return &page{host: host[i<<PageShift : (i+1)<<PageShift : (i+1)<<PageShift], whole: host[i<<PageShift:]}
 	})
 }
 
@@ -144,10 +145,10 @@ func (s *Space) Unmap(addr, bytes uint64) error {
 	return nil
 }
 
-// Host gives the host memory behind a range of unicast memory, for copies: the
-// slices in order, merged where they are contiguous. It fails with a *Fault of
-// kind IllegalAddress where nothing is mapped, and PlainOnMulticast on a
-// multicast address.
+// Host gives the host memory behind a range of unicast memory, for copies: one
+// slice for each mapping that the range touches, in order. It fails with a
+// *Fault of kind IllegalAddress where nothing is mapped, and PlainOnMulticast on
+// a multicast address.
 func (s *Space) Host(addr, bytes uint64) ([][]byte, error) {
 	var out [][]byte
 	for bytes > 0 {
@@ -159,15 +160,18 @@ func (s *Space) Host(addr, bytes uint64) ([][]byte, error) {
 			return nil, &Fault{Kind: PlainOnMulticast, Addr: addr}
 		}
 		off := addr & pageMask
-		n := min(bytes, PageSize-off)
-		part := p.host[off : off+n]
-		if k := len(out) - 1; k >= 0 && unsafe.Add(unsafe.Pointer(unsafe.SliceData(out[k])), len(out[k])) == unsafe.Pointer(unsafe.SliceData(part)) {
-			out[k] = unsafe.Slice(unsafe.SliceData(out[k]), len(out[k])+len(part))
-		} else {
-			out = append(out, part)
+		part := p.whole[off : off+min(bytes, uint64(len(p.whole))-off)]
+		// Parts of the mapping may have been unmapped, or mapped anew.
+		for at := PageSize - off; at < uint64(len(part)); at += PageSize {
+			q := s.page(addr + at)
+			if q == nil || q.host == nil || &q.host[0] != &part[at] {
+				part = part[:at]
+				break
+			}
 		}
-		addr += n
-		bytes -= n
+		out = append(out, part)
+		addr += uint64(len(part))
+		bytes -= uint64(len(part))
 	}
 	return out, nil
 }
