@@ -2,6 +2,7 @@ package sim
 
 import (
 	"sort"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -66,7 +67,7 @@ func (s *Session) allocate(t *control, dev int, bytes uint64) (*allocation, erro
 	entry.Offset, entry.Bytes, entry.Device = at, bytes, uint32(dev)
 	entry.Refs = references{}
 	entry.Refs[s.slot] = 1
-	entry.ID = t.LastID
+	atomic.StoreUint64(&entry.ID, t.LastID)
 	return entry, nil
 }
 
@@ -79,7 +80,7 @@ func (s *Session) free(a *allocation) {
 	if err := unix.Madvise(s.mem[a.Device][a.Offset:a.Offset+a.Bytes], unix.MADV_REMOVE); err != nil {
 		return
 	}
-	a.ID = 0
+	atomic.StoreUint64(&a.ID, 0)
 }
 
 // findAllocation looks an allocation up by its number.

@@ -54,6 +54,13 @@ func play(role string) error {
 	switch role {
 	case "hold":
 		return hold(d)
+	case "churn for ever":
+		fmt.Println("churning")
+		for {
+			if err := errors.Join(churn(d), churnMulticast(d)); err != nil {
+				return err
+			}
+		}
 	case "churn":
 		if err := churn(d); err != nil {
 			return err
@@ -134,6 +141,24 @@ func churn(d device.Device) error {
 		}
 	}
 	return nil
+}
+
+// churnMulticast makes, binds and drops multicast objects of one device.
+func churnMulticast(d device.Device) error {
+	m, err := d.Alloc(sim.Granule)
+	if err != nil {
+		return err
+	}
+	for range 20 {
+		mc, err := d.CreateMulticast(1, sim.Granule)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(mc.AddDevice(), mc.Bind(0, m, 0, sim.Granule), mc.Unbind(0, sim.Granule), mc.Close()); err != nil {
+			return err
+		}
+	}
+	return m.Close()
 }
 
 func release(d device.Device, m device.Memory, p device.Ptr, pid uint32) error {

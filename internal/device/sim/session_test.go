@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -72,6 +74,48 @@ func TestKilledProcessLeavesNothing(t *testing.T) {
 		if err := mc.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Processes killed in the middle of whatever they do to the shared tables leave
+// neither a lock nor memory behind, nor anything of theirs to the next owner.
+func TestKilledAtAnyMoment(t *testing.T) {
+	s := create(t, sim.Options{Devices: 1, MemoryBytes: gib})
+	d := open(t, s, 0)
+	before := free(t, d)
+	for range 8 {
+		var children []*exec.Cmd
+		for range 3 {
+			c, errs := child(t, s, "churn for ever")
+			stdout, err := c.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := stdout.Read(make([]byte, 8)); err != nil {
+				t.Fatalf("the child does not start: %v\n%s", err, errs)
+			}
+			children = append(children, c)
+		}
+		time.Sleep(time.Duration(rand.IntN(20000)) * time.Microsecond)
+		for _, c := range children {
+			if err := c.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range children {
+			if err := c.Wait(); err == nil || err.Error() != "signal: killed" {
+				t.Fatalf("a child ended by itself: %v\n%s", err, c.Stderr)
+			}
+		}
+		if got := free(t, d); got != before {
+			t.Fatalf("%d bytes are free after all were killed, %d before", got, before)
+		}
+	}
+	if err := errors.Join(churn(d), churnMulticast(d)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -30,11 +30,12 @@ type binding struct {
 	Offset uint64 // in the device's memory
 }
 
+// free gives the slot back, empty.
 func (tm *team) free() {
-	tm.ID = 0
 	for i := range tm.Bindings {
 		tm.Bindings[i].Used = 0
 	}
+	atomic.StoreUint64(&tm.ID, 0)
 }
 
 func (tm *team) complete() bool { return uint64(bits.OnesCount64(tm.Members)) == tm.Size }
@@ -54,7 +55,7 @@ func (s *Session) createTeam(t *control, size int, bytes uint64) (*team, error) 
 		tm.Bytes, tm.Size, tm.Members = bytes, uint64(size), 0
 		tm.Refs = references{}
 		tm.Refs[s.slot] = 1
-		tm.ID = t.LastID
+		atomic.StoreUint64(&tm.ID, t.LastID)
 		return tm, nil
 	}
 	return nil, refuse(device.OutOfMemory, "all %d multicast slots are taken", maxTeams)
@@ -88,7 +89,7 @@ func (s *Session) bind(t *control, tm *team, b binding) error {
 	}
 	b.Used = 0
 	tm.Bindings[slot] = b
-	tm.Bindings[slot].Used = 1
+	atomic.StoreUint32(&tm.Bindings[slot].Used, 1)
 	atomic.AddUint64(&t.Epoch, 1)
 	return nil
 }
