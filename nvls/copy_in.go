@@ -22,11 +22,11 @@ type CopyIn struct {
 // and binds it to a multicast object. It is collective.
 func NewCopyIn(ctx context.Context, g *collective.Group, staging uint64, t collective.Tuning) (*CopyIn, error) {
 	c := &CopyIn{group: g, tuning: t}
-	if g.Size() == 1 {
-		return c, nil
-	}
 	if err := Available(ctx, g); err != nil {
 		return nil, err
+	}
+	if g.Size() == 1 {
+		return c, nil // an all-reduce of one rank is a copy
 	}
 	m, err := g.Alloc(ctx, "the staging buffer", staging)
 	if err != nil {

@@ -41,7 +41,9 @@ func Available(ctx context.Context, g *collective.Group) error {
 // judge looks for the reason why one rank's device has no NVLS.
 func judge(devices []device.Info, shared bool, rank int) error {
 	d := devices[rank]
-	f := &failure.Error{Code: failure.Unavailable, What: "NVLS cannot run", Where: fmt.Sprintf("rank %d, %s %s", rank, d.Name, d.UUID)}
+	// No rank and no UUID in the text: the vote names the ranks, and says what is
+	// the same on all of them once.
+	f := &failure.Error{Code: failure.Unavailable, What: "NVLS cannot run", Where: d.Name}
 	switch {
 	case d.MulticastOff != "":
 		f.Why = "multicast is switched off at this site: " + d.MulticastOff

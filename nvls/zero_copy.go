@@ -33,11 +33,13 @@ func NewZeroCopy(g *collective.Group, t collective.Tuning) *ZeroCopy {
 // can be reduced. It is collective, and the slow part: do it once. The memory
 // must stay until Close.
 func (z *ZeroCopy) Register(ctx context.Context, m *collective.Memory) error {
-	if z.group.Size() == 1 {
-		return nil // an all-reduce of one rank is a copy
-	}
 	if z.channel(m) != nil {
 		return nil
+	}
+	if z.group.Size() == 1 {
+		// An all-reduce of one rank is a copy, but a device that has no NVLS must not
+		// seem to have it.
+		return Available(ctx, z.group)
 	}
 	c, err := NewChannel(ctx, z.group, m)
 	if err != nil {

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Runs every mode that needs no multicast, with every data type and operation,
+# verified, on the GPUs of this host: one rank a GPU, or --share-gpu where there
+# are more ranks than GPUs. Multicast is switched off for all of it.
+#
+# usage: function.sh OUTPUT_FOLDER [RANKS ...]      (default ranks: 1 2 3 4)
+# BINARY names the program (default bin/nvls-allreduce), MPIRUN the launcher.
+set -euo pipefail
+
+out=$1
+shift
+ranks=("${@:-}")
+[[ -n ${ranks[0]} ]] || ranks=(1 2 3 4)
+here=$(cd "$(dirname "$0")" && pwd)
+binary=${BINARY:-$here/../../bin/nvls-allreduce}
+read -ra launcher <<<"${MPIRUN:-mpirun --oversubscribe}"
+export NVLS_ALLREDUCE_MULTICAST=off
+mkdir -p "$out"
+
+gpus=$(nvidia-smi -L | wc -l)
+status=0
+for n in "${ranks[@]}"; do
+  share=()
+  ((n <= gpus)) || share=(--share-gpu)
+  # Packets are for small messages; the other modes take all sizes.
+  for set in "small -b 0 -e 64 -i 13" "large --mode ring,p2p-one-shot,p2p-two-shot,p2p-copy-in -b 4099 -e 5M -f 32"; do
+    read -ra sweep <<<"$set"
+    name=function-$n-ranks-${sweep[0]}
+    sweep=("${sweep[@]:1}")
+    start=$SECONDS
+    if "${launcher[@]}" -np "$n" -x NVLS_ALLREDUCE_MULTICAST "$binary" --config "$here/function.toml" --fallback allow \
+      "${sweep[@]}" "${share[@]}" -J "$out/$name.json" >"$out/$name.txt" 2>&1; then
+      result=ok
+    else
+      result="exit code $?"
+      status=1
+    fi
+    echo "$n ranks on $gpus GPUs, ${sweep[*]}: $result, $(grep -c '^ ' "$out/$name.txt" || true) rows," \
+      "$(grep 'Out of bounds' "$out/$name.txt" || echo 'no total'), $((SECONDS - start)) s"
+  done
+done
+exit $status
