@@ -86,11 +86,11 @@ var sources = []source{
 		[]string{"PMIX_RANK"}, nil, nil, nil},
 	// SLURM_STEP_NUM_TASKS and not SLURM_NTASKS: the latter is there in a batch
 	// script too, where there is one process and not that many.
-	slurmSource("none", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+	slurmSource("none", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"),
 }
 
 func slurmSource(pmi string, signs ...string) source {
-	return source{LauncherSlurm, pmi, signs,
+	return source{LauncherSlurm, pmi, append(signs, "SLURM_PROCID"),
 		[]string{"SLURM_PROCID"}, []string{"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, []string{"SLURM_LOCALID"}, nil}
 }
 
@@ -100,12 +100,7 @@ func Detect(environ []string) (Evidence, error) { return detect(environ, Launche
 
 // detect is Detect for one launcher only, or for any ("auto", "").
 func detect(environ []string, launcher string) (Evidence, error) {
-	env := map[string]string{}
-	for _, kv := range environ {
-		if k, v, ok := strings.Cut(kv, "="); ok {
-			env[k] = v
-		}
-	}
+	env := variables(environ)
 	alone := Evidence{Launcher: LauncherNone, Rank: 0, Size: 1, LocalRank: 0, LocalSize: 1, From: map[string]string{}}
 	switch launcher {
 	case LauncherNone:
@@ -155,6 +150,17 @@ func detect(environ []string, launcher string) (Evidence, error) {
 			Do:  "start it with mpirun, with srun, or with its own --np " + n, By: failure.User}
 	}
 	return alone, nil
+}
+
+// variables reads the form of os.Environ; the last of equal names counts.
+func variables(environ []string) map[string]string {
+	env := map[string]string{}
+	for _, kv := range environ {
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			env[k] = v
+		}
+	}
+	return env
 }
 
 // rivals says whether two MPI launchers claim the process with different sizes.

@@ -26,6 +26,10 @@ type Options struct {
 	SocketDir  string        // directory for the sockets; "" for abstract names
 	Timeout    time.Duration // bound of every wait for other ranks; 0 is DefaultTimeout
 	Stderr     io.Writer     // for what Finish and Abort have to say; nil is os.Stderr
+	// Environ is where the launcher's variables are looked for, in the form of
+	// os.Environ; nil is the process's own. With the variables of Launch, ranks
+	// can be goroutines of one process.
+	Environ []string
 }
 
 // Join finds this process's place and connects it to the others. A process
@@ -35,7 +39,10 @@ type Options struct {
 // wait for this one: end with w.Abort(failure.CodeOf(err), err), which is right
 // in both cases.
 func Join(ctx context.Context, o Options) (*World, error) {
-	ev, err := detect(os.Environ(), o.Launcher)
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	ev, err := detect(o.Environ, o.Launcher)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +60,7 @@ func Join(ctx context.Context, o Options) (*World, error) {
 	byMPI := ev.Launcher != LauncherNone && ev.Launcher != LauncherLocal
 	switch {
 	case ev.Launcher == LauncherLocal:
-		return w.joinLocal(ctx, o, h, os.Getenv(EnvUniqueID))
+		return w.joinLocal(ctx, o, h, variables(o.Environ)[EnvUniqueID])
 	case byMPI && (ev.Size != 1 || o.MPILibrary != ""):
 		return w.joinMPI(ctx, o, h)
 	}

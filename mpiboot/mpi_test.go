@@ -198,7 +198,7 @@ func TestMPILate(t *testing.T) {
 		if exit != 4 || !strings.Contains(out, `MPI_Init_thread at stage "start of MPI" has not returned after `) {
 			t.Errorf("late: exit code %d\n%s", exit, out)
 		}
-		exit, out = run(t, s.command(t, 2, "absent", "0"), "TEST_TIMEOUT=1s")
+		exit, out = run(t, s.command(t, 2, "absent", "0"), "TEST_TIMEOUT=4s")
 		if exit != 4 || !strings.Contains(out, `MPI_Allreduce at stage "agreement on the exit code" has not returned after `) {
 			t.Errorf("absent: exit code %d\n%s", exit, out)
 		}
@@ -208,7 +208,7 @@ func TestMPILate(t *testing.T) {
 // After SIGTERM there is no MPI_Abort: the rank leaves by itself, at once.
 func TestMPIAbsentAfterTerm(t *testing.T) {
 	slurmtest.Require(t, "mpich", "mpiexec.mpich")
-	exit, out := run(t, starters[1].command(t, 2, "absent", "143"), "TEST_TIMEOUT=1s")
+	exit, out := run(t, starters[1].command(t, 2, "absent", "143"), "TEST_TIMEOUT=4s")
 	if exit != 143 || strings.Contains(out, "MPI_Abort") || !strings.Contains(out, "(exit code 143)") {
 		t.Errorf("exit code %d\n%s", exit, out)
 	}

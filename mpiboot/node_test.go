@@ -188,7 +188,7 @@ func TestNodeVoteSameOnAll(t *testing.T) {
 }
 
 func TestNodeLateRank(t *testing.T) {
-	nodes := mesh(t, 3, "", 200*time.Millisecond)
+	nodes := mesh(t, 3, "", time.Second)
 	errs := parallel(2, func(r int) error { return nodes[r].Barrier(bg, "ready") }) // rank 12 does not come
 	for r, err := range errs {
 		var pe *PeersError
@@ -201,7 +201,7 @@ func TestNodeLateRank(t *testing.T) {
 		if failure.CodeOf(err) != failure.Timeout || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("rank %d: code %d, %v", r, failure.CodeOf(err), err)
 		}
-		for _, part := range []string{`barrier at stage "ready" did not complete`, fmt.Sprintf("rank %d on h", 10+r), "rank 12 did not answer within 2", "raise timeout"} {
+		for _, part := range []string{`barrier at stage "ready" did not complete`, fmt.Sprintf("rank %d on h", 10+r), "rank 12 did not answer within ", "raise timeout"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("rank %d: no %q in %v", r, part, err)
 			}
@@ -394,7 +394,7 @@ func TestMeshMissingRank(t *testing.T) {
 		if r == 1 {
 			return nil // does not come
 		}
-		cfg := meshOf(3, r, "", 300*time.Millisecond, t)
+		cfg := meshOf(3, r, "", time.Second, t)
 		l, err := listen(cfg.sockets[r])
 		if err != nil {
 			return err

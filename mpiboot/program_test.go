@@ -121,6 +121,9 @@ func runRank(scenario string, args []string) {
 	case "deaf": // ignores SIGTERM; rank 0 fails
 		signal.Ignore(unix.SIGTERM)
 		fmt.Printf("pid %d\n", os.Getpid())
+		if err = w.Node().Barrier(ctx, "all are deaf"); err != nil {
+			break
+		}
 		if w.Rank() == 0 && len(args) > 0 {
 			os.Exit(5)
 		}
