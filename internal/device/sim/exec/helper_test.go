@@ -79,11 +79,11 @@ func mustCompile(t testing.TB, text string) *Kernel {
 
 // args packs 64-bit parameters into n bytes.
 func args(n int, vals ...uint64) []byte {
-	b := make([]byte, n)
+	b := make([]byte, n+8*len(vals)) // the last parameter may be narrower
 	for i, v := range vals {
 		binary.LittleEndian.PutUint64(b[8*i:], v)
 	}
-	return b
+	return b[:n]
 }
 
 // launch runs a kernel with a deadline.
