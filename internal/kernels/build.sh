@@ -15,7 +15,7 @@ compile() { # source, architecture, PTX feature, output, defines
 }
 
 for type in Int8 Uint8 Int32 Uint32 Int64 Uint64 Half Float Double BFloat16; do
-  name=$(echo "$type" | tr A-Z a-z)
+  name=$(echo "$type" | tr '[:upper:]' '[:lower:]')
   compile portable.cu sm_80 ptx71 "portable_$name.ptx" -DELEMENT="$type"
   case $type in
     Int8 | Uint8) ;; # the switch has no 8-bit arithmetic

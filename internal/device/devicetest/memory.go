@@ -39,7 +39,7 @@ func testAllocate(r *rank) {
 		_, err := r.Alloc(n)
 		r.refused(err, "Alloc of a size that is no multiple of the granularity", device.InvalidValue)
 	}
-	_, err := r.Alloc(r.Info().MemoryBytes + r.granule)
+	_, err := r.Alloc((r.Info().MemoryBytes/r.granule + 2) * r.granule)
 	r.refused(err, "Alloc of more than the device has", device.OutOfMemory)
 
 	// Zero, also when the memory had another owner before.

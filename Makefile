@@ -1,0 +1,46 @@
+# make help lists the targets.
+
+BIN := bin/nvls-allreduce
+GO ?= go
+# go-nvml binds functions that NVIDIA's own header calls deprecated.
+export CGO_CFLAGS += -Wno-deprecated-declarations
+
+# What the tests run against, by Debian's names: the compiler of the kernels,
+# both MPIs, a Slurm controller and node, and what looks at system calls.
+PACKAGES := clang-19 openmpi-bin mpich slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge strace shellcheck
+
+.PHONY: help
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: build
+build: ## Build bin/nvls-allreduce (needs Go and a C compiler)
+	$(GO) build -o $(BIN) ./cmd/nvls-allreduce
+
+.PHONY: run
+run: build ## Run the main job on 4 ranks and draw results/bandwidth.png
+	@./run.sh $(BIN)
+
+.PHONY: test
+test: packages lint ## Install what the tests need (Debian, as root) and run them all
+	NVLS_ALLREDUCE_REQUIRE=all $(GO) test -timeout 15m ./...
+
+.PHONY: packages
+packages:
+	@missing=; for p in $(PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+	[ -z "$$missing" ] || { echo "installing:$$missing"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing >/dev/null; }
+
+.PHONY: lint
+lint: ## Format, vet, staticcheck, shellcheck
+	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "not gofmt-ed: $$bad"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	shellcheck $$(git ls-files '*.sh' '.ci/run' '*.sbatch')
+
+.PHONY: kernels
+kernels: ## Compile the kernels to PTX (needs clang-19)
+	internal/kernels/build.sh internal/kernels/ptx
+
+.PHONY: bench
+bench: ## Go benchmarks: software device, launch path
+	$(GO) test -run '^$$' -bench . -benchtime 1s ./internal/...
