@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
@@ -25,8 +26,10 @@ type Options struct {
 	MulticastOff string
 	// ShareGPU lets several ranks use one GPU: it shows function, not speed.
 	ShareGPU bool
-	// SimDevices is the number of software GPUs; 0 means one a rank.
-	SimDevices int
+	// Sim describes the software GPUs: rank 0's decide, but for Fail and Trace,
+	// which hold for each rank's own calls. Devices 0 means one a rank.
+	// MulticastOff above is used and not its own.
+	Sim sim.Options
 	// Timeout bounds every wait of a kernel for its peers. 0 means 30 s.
 	Timeout time.Duration
 }

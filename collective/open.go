@@ -29,11 +29,11 @@ func (g *Group) openSession(ctx context.Context) error {
 	var session *sim.Session
 	var err error
 	if g.Rank() == 0 {
-		n := g.options.SimDevices
-		if n == 0 {
-			n = g.Size()
+		o := g.options.Sim
+		if o.Devices == 0 {
+			o.Devices = g.Size()
 		}
-		session, err = sim.Create(sim.Options{Devices: n, MulticastOff: g.options.MulticastOff})
+		session, err = sim.Create(o)
 	}
 	if err := g.node.Vote(ctx, "make the software device", err); err != nil {
 		return err
@@ -49,7 +49,10 @@ func (g *Group) openSession(ctx context.Context) error {
 		}
 	}
 	if session != nil {
-		session.MulticastOff = g.options.MulticastOff
+		session.MulticastOff, session.Fail = g.options.MulticastOff, g.options.Sim.Fail
+		if t := g.options.Sim.Trace; t != nil {
+			session.Trace = t
+		}
 		g.driver = session.Driver()
 		g.onClose = append(g.onClose, session.Close)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/site"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
@@ -103,7 +104,7 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	b.record.footprint(b.plannedMemory())
 	b.group, err = collective.Open(ctx, b.world, collective.Options{
-		Device: name, MulticastOff: off, ShareGPU: b.cfg.Run.ShareGPU, SimDevices: b.cfg.Sim.Devices, Timeout: b.cfg.Timing.Timeout,
+		Device: name, MulticastOff: off, ShareGPU: b.cfg.Run.ShareGPU, Sim: sim.Options{Devices: b.cfg.Sim.Devices}, Timeout: b.cfg.Timing.Timeout,
 	})
 	if err != nil {
 		return err
