@@ -1,5 +1,7 @@
 package exec
 
+import "slices"
+
 // instructions maps an opcode to its compilation. What is not here is refused.
 var instructions map[string]func(b *build)
 
@@ -129,6 +131,28 @@ func compileAddSub(b *build) {
 // f32 and f16, .sat.
 func (b *build) float2(t typ, f func(x, y uint64) uint64) {
 	b.take("rn")
-	f = b.saturate2(t, f)
-	b.op2(b.dst(0, t.bits), b.src(1, t.bits), b.src(2, t.bits), f)
+	d, x, y := b.dst(0, t.bits), b.src(1, t.bits), b.src(2, t.bits)
+	if t.name == "f32" && !slices.Contains(b.mods, "sat") {
+		switch b.in.Op {
+		case "add":
+			b.emit(func(w *warp) {
+				rd, rx, ry := &w.r[d], &w.r[x], &w.r[y]
+				for _, l := range w.act {
+					l &= 31
+					rd[l] = bits32(f32(rx[l]) + f32(ry[l]))
+				}
+			})
+			return
+		case "mul":
+			b.emit(func(w *warp) {
+				rd, rx, ry := &w.r[d], &w.r[x], &w.r[y]
+				for _, l := range w.act {
+					l &= 31
+					rd[l] = bits32(f32(rx[l]) * f32(ry[l]))
+				}
+			})
+			return
+		}
+	}
+	b.op2(d, x, y, b.saturate2(t, f))
 }

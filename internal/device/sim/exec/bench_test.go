@@ -3,7 +3,10 @@ package exec
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim/ptx"
 )
 
 // report turns the counts of a benchmark into rates.
@@ -82,4 +85,33 @@ LOOP:
 		}
 	}
 	report(b, m)
+}
+
+// BenchmarkLaunch is what a launch costs that does next to nothing.
+func BenchmarkLaunch(b *testing.B) {
+	m := newMachine(b)
+	k := mustCompile(b, kernelText("st.global.u32 [%rd0], %r0;"))
+	m.cfg.SMs = 4
+	for b.Loop() {
+		if err := m.launch(k, 8, 512, base); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCompile parses and compiles the largest module that ships.
+func BenchmarkCompile(b *testing.B) {
+	src, err := os.ReadFile("../../../kernels/ptx/portable_float.ptx")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		mod, err := ptx.Parse(string(src))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := Compile(mod.Entries[0], mod); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -20,11 +20,12 @@ type barrierOp struct {
 }
 
 // cta is a resident block of threads (PTX: cooperative thread array). It is
-// used again for one block after another.
+// used again for one block after another, and by later launches.
 type cta struct {
 	index   uint32 // %ctaid.x
 	sm      uint32
 	run     *run
+	threads uint32
 	warps   []warp
 	shared  []byte
 	local   []byte // LocalBytes for each thread
@@ -154,11 +155,34 @@ func (c *cta) begin(index, sm uint32) {
 	}
 }
 
+// takeCTA gives room for a block: room that an earlier launch of the same shape
+// left, or new. Registers and local memory keep what was in them, as on a GPU.
+func (r *run) takeCTA() *cta {
+	c, _ := r.k.spare.Get().(*cta)
+	if c == nil || c.threads != r.l.Block || len(c.shared) != r.shared {
+		c = r.newCTA()
+	}
+	c.run = r
+	for i := range c.warps {
+		c.warps[i].run, c.warps[i].space = r, r.space
+	}
+	return c
+}
+
+// giveCTA keeps the room for later launches.
+func (r *run) giveCTA(c *cta) {
+	c.run = nil
+	for i := range c.warps {
+		c.warps[i].run, c.warps[i].space = nil, nil
+	}
+	r.k.spare.Put(c)
+}
+
 // newCTA makes room for a block of l.
 func (r *run) newCTA() *cta {
 	k := r.k
 	n := int(r.l.Block+warpSize-1) / warpSize
-	c := &cta{run: r, warps: make([]warp, n), warpFor: make([][warpSize]uint32, n)}
+	c := &cta{threads: r.l.Block, warps: make([]warp, n), warpFor: make([][warpSize]uint32, n)}
 	// Words, so that shared and local memory are aligned to 16 bytes.
 	c.shared = alignedBytes(r.shared)
 	c.local = alignedBytes(k.localStride() * n * warpSize)
@@ -170,7 +194,7 @@ func (r *run) newCTA() *cta {
 		w.r, regs = regs[:k.slots:k.slots], regs[k.slots:]
 		w.p, preds = preds[:k.preds:k.preds], preds[k.preds:]
 		w.spins, spins = spins[:k.spins:k.spins], spins[k.spins:]
-		w.run, w.cta, w.space = r, c, r.space
+		w.cta = c
 		w.first = uint32(i * warpSize)
 		w.full = uint32(maskOf(min(warpSize, int(r.l.Block)-i*warpSize)))
 		for _, s := range k.constants {

@@ -15,6 +15,8 @@
 //     then to other processes.
 package exec
 
+import "sync"
+
 // Generic addresses below WindowEnd are windows onto the memory of a block, a
 // thread or a launch; those from WindowEnd on are global.
 const (
@@ -46,8 +48,9 @@ type Kernel struct {
 	spins     int // strong loads and atomics
 	constants []constant
 	specials  []special
-	dynamicAt int // where dynamic shared memory starts, 0 if the kernel has none
-	sink      int // slot of "_" plus 1
+	dynamicAt int       // where dynamic shared memory starts, 0 if the kernel has none
+	sink      int       // slot of "_" plus 1
+	spare     sync.Pool // *cta
 }
 
 // Name is the entry's name.

@@ -100,13 +100,14 @@ func (r *run) all(ctx context.Context) (err error) {
 	resident := make([]*cta, room)
 	next := uint32(0)
 	for i := range resident {
-		resident[i] = r.newCTA()
+		resident[i] = r.takeCTA()
 		resident[i].begin(next, uint32(i%sms))
 		next++
 	}
 	defer func() {
 		for _, c := range resident {
 			r.count(c)
+			r.giveCTA(c)
 		}
 		if p := recover(); p != nil {
 			f, ok := p.(*Fault)
@@ -138,6 +139,7 @@ func (r *run) all(ctx context.Context) (err error) {
 				continue
 			}
 			r.count(c)
+			r.giveCTA(c)
 			resident = append(resident[:i], resident[i+1:]...)
 			i--
 		}
