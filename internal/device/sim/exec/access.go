@@ -404,6 +404,10 @@ func compileStore(b *build) {
 		b.emit(storeFast(m, src))
 		return
 	}
+	if m.acc.order <= relaxed && (m.space == global || m.space == generic) && n == 1 && t.bits >= 32 {
+		b.emit(storeOne(m, src[0]))
+		return
+	}
 	b.emit(storeAny(m, src, t.bits))
 }
 
@@ -425,6 +429,31 @@ func storeFast(m *memOp, src []int) step {
 				p = unsafe.Add(start, addr&pageMask)
 			}
 			store16(p, m.acc, r0[l]&0xffffffff|r1[l]<<32, r2[l]&0xffffffff|r3[l]<<32)
+		}
+	}
+}
+
+// storeOne writes 4 or 8 bytes.
+func storeOne(m *memOp, src int) step {
+	low := uint64(m.bytes - 1)
+	return func(w *warp) {
+		a, r := &w.r[m.base], &w.r[src]
+		number, start := uint64(1<<64-1), unsafe.Pointer(nil)
+		for _, l := range w.act {
+			l &= 31
+			addr := a[l] + m.off
+			if addr>>PageShift != number || addr&low != 0 {
+				if addr < WindowEnd || addr&low != 0 {
+					store(w.at(m, addr, l), m.acc, r[l])
+					continue
+				}
+				number, start = addr>>PageShift, w.pageAt(m, addr, l)
+			}
+			if p := unsafe.Add(start, addr&pageMask); low == 3 {
+				*(*uint32)(p) = uint32(r[l])
+			} else {
+				*(*uint64)(p) = r[l]
+			}
 		}
 	}
 }

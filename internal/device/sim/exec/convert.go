@@ -73,6 +73,16 @@ func compileCvt(b *build) {
 	default:
 		f = b.cvtFloats(from, to, mode, given, whole)
 	}
+	if !sat && from.name == "f16" && to.name == "f32" {
+		b.emit(func(w *warp) {
+			rd, rx := &w.r[dst.slot], &w.r[src]
+			for _, l := range w.act {
+				l &= 31
+				rd[l] = bits32(f16to32(uint16(rx[l])))
+			}
+		})
+		return
+	}
 	if sat && to.isFloat() {
 		s, g := b.saturation(to), f
 		f = func(x uint64) uint64 { return s(g(x)) }

@@ -66,6 +66,17 @@ func (b *build) movVector(t typ, to, from *ptx.Operand) {
 		for i := range vec.List {
 			slots[i] = b.value(&vec.List[i], width, false)
 		}
+		if n == 2 {
+			lo, hi := slots[0], slots[1]
+			b.emit(func(w *warp) {
+				rd, r0, r1 := &w.r[d], &w.r[lo], &w.r[hi]
+				for _, l := range w.act {
+					l &= 31
+					rd[l] = r0[l] | r1[l]<<width
+				}
+			})
+			return
+		}
 		b.emit(func(w *warp) {
 			for _, l := range w.act {
 				l &= 31
@@ -83,6 +94,18 @@ func (b *build) movVector(t typ, to, from *ptx.Operand) {
 	}
 	x := b.src(1, t.bits)
 	m := maskOf(width)
+	if n == 2 {
+		lo, hi := slots[0], slots[1]
+		b.emit(func(w *warp) {
+			r0, r1, rx := &w.r[lo], &w.r[hi], &w.r[x]
+			for _, l := range w.act {
+				l &= 31
+				v := rx[l]
+				r0[l], r1[l] = v&m, v>>width
+			}
+		})
+		return
+	}
 	b.emit(func(w *warp) {
 		for _, l := range w.act {
 			l &= 31

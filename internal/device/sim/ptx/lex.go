@@ -32,7 +32,7 @@ func isNamePart(c byte) bool {
 
 // lex cuts a text into tokens. Comments and white space are dropped.
 func lex(src string) ([]token, error) {
-	var toks []token
+	toks := make([]token, 0, len(src)/4+1) // PTX has about one token in five bytes
 	line := 1
 	fail := func(msg string, pos int) error {
 		return &SyntaxError{Line: line, Text: lineAt(src, pos), Msg: msg}
