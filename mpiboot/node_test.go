@@ -452,3 +452,31 @@ func TestMeshStrangers(t *testing.T) {
 	}
 	all(t, nodes, func(n *Node) error { defer n.leave(0); return n.Barrier(bg, "after the strangers") })
 }
+
+// What a barrier costs bounds how finely a benchmark can use it.
+func BenchmarkBarrier(b *testing.B) {
+	const n = 4
+	id := NewUniqueID()
+	worlds := make([]*World, n)
+	env := func(r int) []string {
+		return []string{fmt.Sprintf("%s=%d", EnvRank, r), fmt.Sprintf("%s=%d", EnvSize, n), fmt.Sprintf("%s=%v", EnvUniqueID, id)}
+	}
+	if err := errors.Join(parallel(n, func(r int) (err error) {
+		worlds[r], err = Join(bg, Options{Environ: env(r)})
+		return err
+	})...); err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	if err := errors.Join(parallel(n, func(r int) error {
+		for range b.N {
+			if err := worlds[r].Node().Barrier(bg, "bench"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})...); err != nil {
+		b.Fatal(err)
+	}
+	parallel(n, func(r int) error { worlds[r].Finish(0); return nil })
+}

@@ -77,6 +77,8 @@ func runRank(scenario string, args []string) {
 			break
 		}
 		time.Sleep(time.Hour)
+	case "term": // every rank aborts because of SIGTERM
+		w.Abort(failure.Terminated, failure.New(failure.Terminated, "ended by SIGTERM"))
 	case "absent": // rank 1 does not come to Finish; args: the code of the others
 		if w.Rank() == 1 {
 			time.Sleep(time.Hour)

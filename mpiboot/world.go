@@ -139,7 +139,6 @@ func (w *World) Finish(code failure.Code) failure.Code {
 		return code
 	}
 	if err == nil {
-		w.node.leave(code)
 		err = w.comm.Finalize(ctx)
 	}
 	if err != nil {
@@ -151,6 +150,10 @@ func (w *World) Finish(code failure.Code) failure.Code {
 		w.Abort(max(code, failure.CodeOf(err)), err)
 	}
 	w.comm = nil
+	// The first rank that ends with an error makes some launchers kill the
+	// others, so all should end at once. Nothing depends on it.
+	w.node.Barrier(ctx, "exit")
+	w.node.leave(code)
 	return code
 }
 
@@ -164,7 +167,8 @@ const (
 
 // Abort is the end after an error that only this rank knows: it prints the
 // error, tells the other ranks, and ends all processes with code (srun with
-// PMI-2 turns that into 137). It never returns. A nil World, which Join gives
+// PMI-2 turns that into 137). It never returns. With Terminated it ends only
+// this rank, for the same reason as in Finish. A nil World, which Join gives
 // where it failed early, just prints and exits.
 func (w *World) Abort(code failure.Code, err error) {
 	if w == nil {
@@ -176,7 +180,7 @@ func (w *World) Abort(code failure.Code, err error) {
 		if w.node != nil {
 			w.node.leave(code)
 		}
-		if w.comm != nil {
+		if w.comm != nil && code != failure.Terminated {
 			time.Sleep(abortPause)
 			done := make(chan struct{})
 			go func() { defer close(done); w.comm.Abort(int(code)) }()
