@@ -50,7 +50,11 @@ func Decode(in io.Reader) (*Run, error) {
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return nil, fmt.Errorf("not a result file: %w", err)
 	}
-	if head.Schema != Schema {
+	switch {
+	case head.Schema == Schema:
+	case head.Schema == "":
+		return nil, fmt.Errorf("not a result file: it names no schema; this program reads %q", Schema)
+	default:
 		return nil, fmt.Errorf("schema is %q, this program reads %q", head.Schema, Schema)
 	}
 	f := file{Run: new(Run)}
@@ -104,6 +108,9 @@ func (r *Run) Validate() error {
 	}
 	if len(r.Devices) != 0 && len(r.Devices) != r.WorldSize {
 		bad("%d devices for a world of %d", len(r.Devices), r.WorldSize)
+	}
+	if !finite(r.LinkLimit) {
+		bad("link limit is %g GB/s", r.LinkLimit)
 	}
 	for i := range r.Rows {
 		if err := r.Rows[i].validate(); err != nil {

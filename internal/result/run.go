@@ -40,6 +40,15 @@ type Run struct {
 	Launcher  string `json:"launcher"`            // "openmpi", "hydra", "srun-pmix", "srun-pmi2", "local"
 	MPI       string `json:"mpi,omitempty"`       // library and version; "" without MPI
 	Driver    string `json:"driver"`              // "CUDA 13.0, driver 580.159.04"
+	// Libraries are the other libraries that did the work, with their versions:
+	// "NCCL 2.28.9".
+	Libraries []string `json:"libraries,omitempty"`
+
+	// Name is what charts and reports call the run; "" leaves it to them.
+	Name string `json:"name,omitempty"`
+	// Notes say what a reader of the numbers must know: where they are from if
+	// this program did not measure them, and how they were converted.
+	Notes []string `json:"notes,omitempty"`
 
 	WorldSize int      `json:"world_size"`
 	Devices   []Device `json:"devices"` // one per rank, in rank order
@@ -49,6 +58,9 @@ type Run struct {
 	// SharedGPU is true when ranks share a GPU: they run one after another, so
 	// times are no measurement of an all-reduce.
 	SharedGPU bool `json:"shared_gpu"`
+	// LinkLimit is what one GPU's links were measured to carry in one direction
+	// with all GPUs at work, in GB/s; 0 when not measured.
+	LinkLimit float64 `json:"link_limit_gb_s,omitempty"`
 
 	Config map[string]string `json:"config,omitempty"` // effective configuration, "sweep.min_bytes": "1K"
 	Args   []string          `json:"args,omitempty"`   // command line
