@@ -91,8 +91,8 @@ func (w *warp) localOf(lane uint8) []byte {
 func (b *build) memory(addr *ptx.Operand, orders map[string]order, missing order) *memOp {
 	m := &memOp{in: b.in, spin: -1}
 	m.acc.order = missing
-	for name, o := range orders {
-		if b.take(name) {
+	for _, name := range []string{"weak", "volatile", "relaxed", "acquire", "release", "acq_rel"} {
+		if o, ok := orders[name]; ok && b.take(name) {
 			m.acc.order = o
 			break
 		}
@@ -187,21 +187,29 @@ func (c *compiler) newSpin() int {
 	return c.k.spins - 1
 }
 
-var loadOrders = map[string]order{"weak": weak, "relaxed": relaxed, "acquire": acquire, "volatile": volatile, "mmio": volatile}
-var storeOrders = map[string]order{"weak": weak, "relaxed": relaxed, "release": release, "volatile": volatile, "mmio": volatile}
+var loadOrders = map[string]order{"weak": weak, "relaxed": relaxed, "acquire": acquire, "volatile": volatile}
+var storeOrders = map[string]order{"weak": weak, "relaxed": relaxed, "release": release, "volatile": volatile}
 
-// scoped checks that strong accesses have a scope and weak ones none.
-func (b *build) scoped(m *memOp) {
-	if b.take("relaxed") && m.acc.order != volatile { // ld.mmio.relaxed.sys
-		b.refuse("two memory semantics")
+// plainMemory is memory for ld and st, with their rules on scopes. .mmio stands
+// in front of .relaxed.sys and is like .volatile.
+func (b *build) plainMemory(addr *ptx.Operand, orders map[string]order) *memOp {
+	mmio := b.take("mmio")
+	m := b.memory(addr, orders, weak)
+	if mmio {
+		if m.acc.order != relaxed || m.acc.scope != scopeSystem {
+			b.refuse(".mmio without .relaxed.sys")
+		}
+		m.acc.order = volatile
+		return m
 	}
-	strong := m.acc.order == relaxed || m.acc.order == acquire || m.acc.order == release || m.acc.order == acquireRelease
-	if strong && m.acc.scope == scopeNone {
+	scoped := m.acc.order != weak && m.acc.order != volatile
+	switch {
+	case scoped && m.acc.scope == scopeNone:
 		b.refuse("scope is missing")
+	case !scoped && m.acc.scope != scopeNone:
+		b.refuse("scope on a weak or volatile access")
 	}
-	if m.acc.order == weak && m.acc.scope != scopeNone {
-		b.refuse("scope on a weak access")
-	}
+	return m
 }
 
 // compileLoad compiles ld and ldu.
@@ -209,9 +217,11 @@ func compileLoad(b *build) {
 	b.args(2, 2)
 	t := b.typ()
 	n := b.vector()
-	b.take("nc")
-	m := b.memory(b.arg(1), loadOrders, weak)
-	b.scoped(m)
+	nc := b.take("nc")
+	m := b.plainMemory(b.arg(1), loadOrders)
+	if nc && (m.space != global || m.acc.order != weak) {
+		b.refuse(".nc")
+	}
 	m.acc.width = uint8(t.bits / 8)
 	m.bytes = n * t.bits / 8
 	if t.lanes > 1 || t.bits < 8 || m.bytes > 16 || t.class == classPred {
@@ -389,8 +399,7 @@ func compileStore(b *build) {
 	b.args(2, 2)
 	t := b.typ()
 	n := b.vector()
-	m := b.memory(b.arg(0), storeOrders, weak)
-	b.scoped(m)
+	m := b.plainMemory(b.arg(0), storeOrders)
 	m.acc.width = uint8(t.bits / 8)
 	m.bytes = n * t.bits / 8
 	if t.lanes > 1 || t.bits < 8 || m.bytes > 16 || m.space == param {

@@ -130,6 +130,9 @@ func compileAddSub(b *build) {
 // float2 emits a floating-point operation of two operands with .rn and, for
 // f32 and f16, .sat.
 func (b *build) float2(t typ, f func(x, y uint64) uint64) {
+	if t.class == classBFloat {
+		b.needs(90, 78)
+	}
 	b.take("rn")
 	d, x, y := b.dst(0, t.bits), b.src(1, t.bits), b.src(2, t.bits)
 	if t.name == "f32" && !slices.Contains(b.mods, "sat") {

@@ -3,6 +3,7 @@ package exec
 import (
 	"fmt"
 	"sort"
+	"strings"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim/ptx"
 )
@@ -100,6 +101,8 @@ type compiler struct {
 	consts   map[uint64]int
 	specials map[string]int
 	declared int // registers declared, in units of 32 bits
+	arch     int // of .target: 90 for sm_90
+	isa      int // of .version: 83 for 8.3
 }
 
 // Compile makes a kernel of an entry of m. It fails with an
@@ -115,8 +118,24 @@ func Compile(e *ptx.Entry, m *ptx.Module) (k *Kernel, err error) {
 		}
 	}()
 	c := &compiler{entry: e, module: m, k: &Kernel{name: e.Name}, consts: map[uint64]int{}, specials: map[string]int{}}
+	c.arch, c.isa = numbers(strings.TrimPrefix(m.Target, "sm_")), numbers(m.Version)
 	c.compile()
 	return c.k, nil
+}
+
+// numbers joins the digits at the start of "90a" or "8.3".
+func numbers(s string) int {
+	n := 0
+	for _, ch := range s {
+		if ch == '.' {
+			continue
+		}
+		if ch < '0' || ch > '9' || n > 1000 {
+			break
+		}
+		n = n*10 + int(ch-'0')
+	}
+	return n
 }
 
 // refuse ends the compilation.
@@ -207,6 +226,11 @@ func (c *compiler) compile() {
 	sort.Slice(c.k.specials, func(i, j int) bool { return c.k.specials[i].slot < c.k.specials[j].slot })
 }
 
+// maxVariables is the limit of the shared variables of a block and of the local
+// ones of a thread, in bytes: what CUDA devices have of local memory. Shared
+// memory has a lower limit when the kernel is launched.
+const maxVariables = 512 << 10
+
 // declare gives a variable its address.
 func (c *compiler) declare(v *ptx.Var) *variable {
 	out := &variable{decl: v}
@@ -226,7 +250,7 @@ func (c *compiler) declare(v *ptx.Var) *variable {
 	}
 	at := align(uint64(*size), v.Align)
 	out.addr = at
-	if at+v.Bytes > SharedWindow/2 {
+	if at+v.Bytes > maxVariables {
 		c.refuse(v.Line, "."+v.Space, v.Name, "variables take too much memory")
 	}
 	*size = int(at + v.Bytes)

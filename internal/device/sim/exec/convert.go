@@ -28,6 +28,14 @@ func compileCvt(b *build) {
 		given, whole, mode = true, true, upward
 	}
 	sat := b.take("sat")
+	switch bf := to.class == classBFloat || from.class == classBFloat; {
+	case bf && from.name == "f32":
+		b.needs(80, 70)
+	case bf && to.name == "f32":
+		b.needs(80, 71)
+	case bf:
+		b.needs(90, 78)
+	}
 	if to.class == classPred || from.class == classPred || to.class == classBits || from.class == classBits || from.lanes > 1 {
 		b.refuse("conversion from .%s to .%s", from.name, to.name)
 	}

@@ -303,6 +303,7 @@ func compileActivemask(b *build) {
 
 // compileRedux compiles redux.sync.
 func compileRedux(b *build) {
+	b.needs(80, 70)
 	b.args(3, 3)
 	t := b.typ()
 	if !b.take("sync") || t.bits != 32 || t.isFloat() {

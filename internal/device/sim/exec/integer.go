@@ -105,6 +105,9 @@ func compileMad(b *build) {
 			b.refuse("rounding other than .rn")
 		}
 		d, x, y, z := b.dst(0, t.bits), b.src(1, t.bits), b.src(2, t.bits), b.src(3, t.bits)
+		if t.class == classBFloat {
+			b.needs(80, 70)
+		}
 		f := floatFma(t)
 		if b.take("sat") {
 			s, g := b.saturation(t), f
@@ -227,7 +230,11 @@ func compileMinMax(b *build) {
 	t := b.typ()
 	var f func(x, y uint64) uint64
 	if t.isFloat() {
-		f = floatMinMax(b.in.Op, t, b.take("NaN"))
+		nan := b.take("NaN")
+		if t.half() || nan {
+			b.needs(80, 70)
+		}
+		f = floatMinMax(b.in.Op, t, nan)
 	} else {
 		b.integerOnly(t, 16)
 		f = integerMinMax(b.in.Op, t)

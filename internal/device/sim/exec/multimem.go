@@ -56,6 +56,7 @@ func (w *warp) start(addr uint64, n int) int {
 
 // compileMultimem compiles multimem.ld_reduce, .st and .red.
 func compileMultimem(b *build) {
+	b.needs(90, 81)
 	form := b.oneOf("ld_reduce", "st", "red")
 	t := b.typ()
 	n := b.vector()
@@ -141,6 +142,9 @@ func (b *build) reduction(op string, t typ) func(x, y uint64) uint64 {
 func (b *build) loadReduce(t typ, n, bytes int) {
 	op := b.oneOf("add", "min", "max", "and", "or", "xor")
 	wide := b.take("acc::f32")
+	if wide {
+		b.needs(90, 82)
+	}
 	if wide && (op != "add" || !t.half()) {
 		b.refuse("modifier .acc::f32 on .%s.%s", op, t.name)
 	}

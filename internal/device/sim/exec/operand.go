@@ -107,6 +107,16 @@ func (b *build) refuse(format string, args ...any) {
 	b.c.refuse(b.in.Line, b.in.Name(), b.in.Text, format, args...)
 }
 
+// needs refuses an instruction that the module's target or PTX version does not
+// have, as the driver's compiler does. Versions are those that the PTX ISA's
+// "Target ISA Notes" and "PTX ISA Notes" give.
+func (b *build) needs(arch, isa int) {
+	if b.c.arch < arch || b.c.isa < isa {
+		b.refuse("needs .target sm_%d and .version %d.%d; the module has .target %s and .version %s",
+			arch, isa/10, isa%10, b.c.module.Target, b.c.module.Version)
+	}
+}
+
 // take consumes a modifier if it is there.
 func (b *build) take(name string) bool {
 	i := slices.Index(b.mods, name)
