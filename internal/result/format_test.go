@@ -285,7 +285,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"text":            {"# nvls-allreduce", "not a result file"},
 		"cut off":         {good[:len(good)/2], "not a result file"},
 		"two files":       {good + good, "not a result file"},
-		"no schema":       {replace(`"schema": "nvls-allreduce/1",`, ""), `schema is ""`},
+		"no schema":       {replace(`"schema": "nvls-allreduce/1",`, ""), "names no schema"},
 		"next version":    {replace("nvls-allreduce/1", "nvls-allreduce/2"), `schema is "nvls-allreduce/2", this program reads "nvls-allreduce/1"`},
 		"state":           {replace(`"complete"`, `"done"`), `unknown state "done"`},
 		"no reason":       {replace(`"complete"`, `"failed"`), "without a reason"},
