@@ -5,10 +5,11 @@ const (
 	ModeZeroCopy   = "nvls-zero-copy" // the buffers are bound to the multicast object
 	ModeCopyIn     = "nvls-copy-in"   // staged through a bound staging buffer
 	ModeRing       = "ring"
-	ModeP2P        = "p2p" // the best of the four below at each size
+	ModeP2P        = "p2p" // one of those below at each size
 	ModeP2POneShot = "p2p-one-shot"
 	ModeP2PTwoShot = "p2p-two-shot"
 	ModeP2PPacket  = "p2p-packet"
+	ModeP2PPush    = "p2p-push"
 	ModeP2PCopyIn  = "p2p-copy-in"
 	ModeAuto       = "auto" // the fastest that can run at each size
 )
@@ -20,7 +21,7 @@ const All = "all"
 // ModeNames lists every mode that can be configured.
 func ModeNames() []string {
 	return []string{ModeZeroCopy, ModeCopyIn, ModeRing, ModeP2P, ModeP2POneShot,
-		ModeP2PTwoShot, ModeP2PPacket, ModeP2PCopyIn, ModeAuto}
+		ModeP2PTwoShot, ModeP2PPush, ModeP2PPacket, ModeP2PCopyIn, ModeAuto}
 }
 
 const (

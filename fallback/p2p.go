@@ -15,6 +15,7 @@ const (
 	Auto    Algorithm = ""         // by size and number of ranks
 	Packet  Algorithm = "packet"   // push the message with flags inside the data; small messages only
 	OneShot Algorithm = "one-shot" // read every rank's message
+	Push    Algorithm = "push"     // store slices to their owners, who reduce them and store the results to all
 	TwoShot Algorithm = "two-shot" // reduce one slice, store it to all: what NVLS zero-copy does, without the switch
 )
 
@@ -58,8 +59,11 @@ func (p *P2P) Prepare(c collective.Call) (collective.Prepared, error) {
 	if err := c.RequireSymmetric(p.Mode()); err != nil {
 		return nil, err
 	}
-	if a == OneShot {
+	switch a {
+	case OneShot:
 		return p.oneShot(c)
+	case Push:
+		return p.push(c)
 	}
 	return p.twoShot(c)
 }
@@ -69,16 +73,27 @@ func (p *P2P) Close(context.Context) error { return nil }
 
 func (p *P2P) packet(c collective.Call) (collective.Prepared, error) {
 	g := p.group
-	if most := maxPacketBytes(g.Size()); c.Bytes() > most {
-		return nil, &failure.Error{Code: failure.Unavailable, What: "p2p-packet cannot take this size", Why: "inboxes hold packets for messages of at most " + collective.FormatBytes(most) + " among this many ranks",
+	plan, ok := planPackets(collective.CeilDiv(c.Bytes(), 8), g.Size(), g.MaxBlocks(), p.tuning)
+	if !ok {
+		return nil, &failure.Error{Code: failure.Unavailable, What: "p2p-packet cannot take this size", Why: "inboxes hold packets for messages of at most " + collective.FormatBytes(maxPacketBytes(g.Size())) + " among this many ranks",
 			Do: "use --mode p2p, which changes to another algorithm for larger messages, or a smaller --maxbytes", By: failure.User}
 	}
-	args := kernels.Args{Chunk: packetsPerRank(g.Size()), Scratch: uint64(g.Workspace().Inbox(g.Rank()))}
+	args := kernels.Args{Chunk: plan.perBlock, Slots: uint32(inboxPackets(g.Size())), Scratch: uint64(g.Workspace().Inbox(g.Rank()))}
 	for r := range g.Size() {
 		args.PeerOut[r] = uint64(g.Workspace().Inbox(r))
 	}
-	geo := p.tuning.Geometry(collective.CeilDiv(c.Bytes(), 8), min(g.MaxBlocks(), packetBlocks))
-	return g.NewLaunch(kernels.Packet, c, geo, args)
+	return g.NewLaunch(kernels.Packet, c, plan.Geometry, args)
+}
+
+func (p *P2P) push(c collective.Call) (collective.Prepared, error) {
+	g := p.group
+	span := collective.NewSpan(c.Send.Local(), c.Recv.Local(), c.Count, c.DType)
+	plan := planPush(collective.CeilDiv(c.Bytes(), kernels.PackBytes), g.Size(), g.MaxBlocks(), p.tuning)
+	args := kernels.Args{Head: span.Head, Packs: span.Packs, Chunk: plan.chunkPacks, Slots: pushSlots, Scratch: uint64(g.Workspace().Scratch(g.Rank()))}
+	for i := range g.Size() {
+		args.PeerOut[i] = uint64(c.Recv.Peer((g.Rank() + i) % g.Size()))
+	}
+	return g.NewLaunch(kernels.Push, c, plan.Geometry, args)
 }
 
 func (p *P2P) oneShot(c collective.Call) (collective.Prepared, error) {

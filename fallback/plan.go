@@ -5,46 +5,83 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 )
 
-// packetsPerRank is how many packets one rank can have in an inbox at a time:
-// inboxes are double-buffered and divided among the ranks.
-func packetsPerRank(ranks int) uint64 {
-	return collective.InboxBytes / (2 * uint64(ranks) * kernels.PacketBytes)
-}
-
-// maxPacketBytes is the largest message that the packet algorithm can take.
-func maxPacketBytes(ranks int) uint64 { return 8 * packetsPerRank(ranks) }
-
-// Blocks of each algorithm at most. A packet kernel has no barrier, but each of
-// its blocks polls; one-shot is for messages that few blocks move.
+// Blocks of each algorithm at most. One-shot is for messages that few blocks
+// move; a packet kernel's blocks have an inbox each.
 const (
 	packetBlocks  = 32
 	oneShotBlocks = 64
 	ringBlocks    = 24
 	ringSlots     = 4
+	pushSlots     = 3
 	// twoShotUnroll is the number of packs that a thread of the two-shot kernel
 	// has in flight (kUnroll of fabric.cuh).
 	twoShotUnroll = 2
+	// pushChunk is the packs of one slice that are worth a round of pushing.
+	pushChunk = 1024
 )
 
+// inboxPackets is how many packets the inbox of a block holds for each other
+// rank: inboxes are double-buffered.
+func inboxPackets(ranks int) uint64 {
+	return collective.InboxBytes / (packetBlocks * 2 * uint64(ranks-1) * kernels.PacketBytes)
+}
+
+// maxPacketBytes is the largest message that the packet algorithm can take.
+func maxPacketBytes(ranks int) uint64 { return 8 * packetBlocks * inboxPackets(ranks) }
+
+// packetPlan divides a message of packets among blocks.
+type packetPlan struct {
+	collective.Geometry
+	perBlock uint64 // packets of a block, at most inboxPackets
+}
+
+// planPackets gives each thread one packet as long as there are blocks, and
+// then more. ok is false for a message that is too large.
+func planPackets(packets uint64, ranks int, maxBlocks uint32, t collective.Tuning) (p packetPlan, ok bool) {
+	geo := t.Geometry(packets, packetBlocks)
+	geo.Threads = uint32(min(uint64(geo.Threads), max(collective.CeilDiv(inboxPackets(ranks), 32)*32, 64)))
+	blocks := max(uint64(geo.Blocks), collective.CeilDiv(packets, inboxPackets(ranks)))
+	if t.Blocks == 0 {
+		blocks = max(blocks, min(collective.CeilDiv(packets, uint64(geo.Threads)), uint64(maxBlocks)))
+	}
+	geo.Blocks = uint32(min(blocks, packetBlocks))
+	perBlock := collective.CeilDiv(packets, uint64(geo.Blocks))
+	return packetPlan{geo, perBlock}, perBlock <= inboxPackets(ranks)
+}
+
+// pushPlan divides a message and the scratch memory for the push algorithm.
+type pushPlan struct {
+	collective.Geometry
+	chunkPacks uint64 // of one slice in a scratch slot
+}
+
+// planPush takes as many blocks as have a slice of pushChunk packs to move, at
+// most as many as have room for their slots in scratch.
+func planPush(packs uint64, ranks int, maxBlocks uint32, t collective.Tuning) pushPlan {
+	slice := collective.CeilDiv(packs, uint64(ranks))
+	geo := t.Geometry(slice, maxBlocks)
+	slots := uint64(pushSlots * (ranks - 1) * kernels.PackBytes)
+	geo.Blocks = uint32(max(min(uint64(geo.Blocks), collective.ScratchBytes/slots), 1))
+	room := collective.ScratchBytes / (uint64(geo.Blocks) * slots)
+	return pushPlan{geo, max(min(room, pushChunk), 1)}
+}
+
 // choose picks the algorithm for a message when the mode is plain p2p. The
-// limits are defaults by world size: one-shot moves n-1 messages over each link
-// where two-shot moves 2(n-1)/n, so its range shrinks as n grows; with two ranks
-// both move the same. Mode auto measures instead.
+// limits are defaults by world size: packets move 2(n-1) messages over each link
+// where push moves 2(n-1)/n, so their range shrinks as n grows. Mode auto
+// measures instead.
 func choose(bytes uint64, ranks int) Algorithm {
-	packet, oneShot := uint64(32<<10), uint64(64<<10)
+	packet := uint64(32 << 10)
 	switch {
 	case ranks <= 2:
-		packet, oneShot = 64<<10, 512<<10
+		packet = 256 << 10
 	case ranks <= 4:
-		packet, oneShot = 32<<10, 128<<10
+		packet = 64 << 10
 	}
-	switch {
-	case bytes <= min(packet, maxPacketBytes(ranks)):
+	if bytes <= min(packet, maxPacketBytes(ranks)) {
 		return Packet
-	case bytes <= oneShot:
-		return OneShot
 	}
-	return TwoShot
+	return Push
 }
 
 // ringPlan divides the ring's scratch among blocks and slots.

@@ -22,7 +22,7 @@ type mode struct {
 
 // candidates are what auto chooses from. Copy-in modes are for buffers that are
 // not in symmetric memory; the run's own are.
-var candidates = []string{configs.ModeZeroCopy, configs.ModeP2PPacket, configs.ModeP2POneShot, configs.ModeP2PTwoShot, configs.ModeRing}
+var candidates = []string{configs.ModeZeroCopy, configs.ModeP2PPacket, configs.ModeP2POneShot, configs.ModeP2PTwoShot, configs.ModeP2PPush, configs.ModeRing}
 
 // substitute is what replaces a mode that cannot run, with fallback = "allow".
 const substitute = configs.ModeRing
@@ -76,7 +76,14 @@ func cannotRun(err error) bool { return failure.CodeOf(err) == failure.Unavailab
 
 func (b *bench) refuse(name string, err error) {
 	b.record.decide(result.Decision{Requested: name, Reason: err.Error()})
-	b.refused = append(b.refused, err)
+	b.fail(err)
+}
+
+// fail adds err to what the run ends with, once: modes often have one reason.
+func (b *bench) fail(err error) {
+	if !slices.ContainsFunc(b.refused, func(e error) bool { return e.Error() == err.Error() }) {
+		b.refused = append(b.refused, err)
+	}
 }
 
 // find returns the mode of a name that was set up, nil if it was not.
@@ -122,6 +129,8 @@ func (b *bench) reducer(ctx context.Context, name string) (collective.AllReducer
 		return fallback.NewP2P(g, fallback.OneShot, t), nil
 	case configs.ModeP2PTwoShot:
 		return fallback.NewP2P(g, fallback.TwoShot, t), nil
+	case configs.ModeP2PPush:
+		return fallback.NewP2P(g, fallback.Push, t), nil
 	case configs.ModeP2PPacket:
 		return fallback.NewP2P(g, fallback.Packet, t), nil
 	case configs.ModeP2PCopyIn:

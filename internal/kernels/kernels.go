@@ -32,6 +32,7 @@ const (
 	OneShot      Family = "one_shot"       // every rank reads every rank's message
 	TwoShot      Family = "two_shot"       // reduce a slice, store it to all, over peers' mappings
 	Packet       Family = "packet"         // one-shot with flags inside the data
+	Push         Family = "push"           // store slices to their owners, reduce, store results to all
 	Ring         Family = "ring"           // reduce-scatter and all-gather around a ring
 	CopyIn       Family = "copy_in"        // two-shot on a staging buffer, over peers' mappings
 	NVLSZeroCopy Family = "nvls_zero_copy" // two-shot over a multicast object

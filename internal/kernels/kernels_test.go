@@ -23,8 +23,8 @@ func TestArgumentSizes(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := param.FindAllStringSubmatch(ptx, -1)
-		if len(found) != 7*4 {
-			t.Fatalf("%s: %d kernels, want 28", e, len(found))
+		if len(found) != 8*4 {
+			t.Fatalf("%s: %d kernels, want 32", e, len(found))
 		}
 		for _, m := range found {
 			want := unsafe.Sizeof(Args{})

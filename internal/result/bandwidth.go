@@ -32,7 +32,7 @@ func BusFactor(n int) float64 {
 // busier direction, by mode and algorithm on n ranks; false when the algorithm
 // is not known. The link rate is algbw times this.
 //
-//   - ring, and two-shot over peers: 2(n−1)/n, reduce-scatter and all-gather;
+//   - ring, and two-shot or push over peers: 2(n−1)/n, reduce-scatter and all-gather;
 //     copy-in over peers is two-shot in a staging buffer.
 //   - one-shot over peers: n−1, the whole input goes to or comes from every peer.
 //   - packets over peers: 2(n−1), one-shot with a flag beside every word of data.
@@ -90,7 +90,7 @@ func LinkFactor(mode, algorithm string, n int) (factor float64, known bool) {
 		shape = mode
 	}
 	switch shape {
-	case "two-shot", "copy-in":
+	case "two-shot", "push", "copy-in":
 		return f(2 * (ranks - 1) / ranks)
 	case "one-shot":
 		return f(ranks - 1)

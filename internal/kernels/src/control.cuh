@@ -24,10 +24,9 @@ struct Status {
 struct Signals {
   Status status;
   u64 peer[kMaxRanks];  // address of each rank's Signals, as this rank maps it
-  u32 packetEpoch;      // packet all-reduces done
-  u32 packetDone;       // blocks of the running one that have ended
-  u32 spare[30];
-  u32 epoch[kMaxBlocks];       // arrivals made by each block of this rank
+  u32 spare[32];
+  u32 epoch[kMaxBlocks];         // arrivals made by each block of this rank
+  u32 packetEpoch[kMaxBlocks];   // packet all-reduces done by each block
   u32 ringMessages[kMaxBlocks];  // ring messages sent by each block
   u32 ringSlots[kMaxBlocks];     // of which went through a scratch slot
   u32 arrived[kMaxBlocks][kMaxRanks];  // written by peers: their epoch
@@ -37,20 +36,20 @@ struct Signals {
 
 struct Args {
   Signals* self;
-  u64 peerIn[kMaxRanks];   // two-shot: send buffers, own first; one-shot: in rank order; copy-in: staging, own first
-  u64 peerOut[kMaxRanks];  // two-shot: receive buffers, own first; packet: inboxes in rank order; ring: [0] is the next rank's receive buffer
+  u64 peerIn[kMaxRanks];   // two-shot: send buffers, own first; one-shot: in rank order; copy-in: staging, own first; push: scratch, own first
+  u64 peerOut[kMaxRanks];  // two-shot, push: receive buffers, own first; packet: inboxes in rank order; ring: [0] is the next rank's receive buffer
   u64 in, out;             // own send and receive buffer
   u64 multicastIn, multicastOut;  // zero-copy: both buffers; copy-in: In is the staging buffer
   u64 count;    // elements
   u64 head;     // elements before the first pack
   u64 packs;    // 16-byte packs after the head
-  u64 chunk;    // two-shot: packs of a rank's slice; ring, copy-in: packs of a chunk; packet: packets an inbox holds for one rank
-  u64 scratch;      // ring: own scratch; packet: own inbox; copy-in: own staging buffer
+  u64 chunk;    // two-shot: packs of a rank's slice; ring, copy-in: packs of a chunk; push: packs of a slice of a chunk; packet: packets of a block
+  u64 scratch;      // ring, push: own scratch; packet: own inbox; copy-in: own staging buffer
   u64 nextScratch;  // ring: the next rank's scratch
   u64 timeout;      // nanoseconds a wait may last
   u32 rank, ranks;
   u32 divisor;  // avg: the number of ranks; else 0
-  u32 slots;    // ring: scratch slots a block has
+  u32 slots;    // ring, push: scratch slots a block has; packet: packets that a block's inbox holds for one rank
 };
 
 enum Stage : u32 {
@@ -62,9 +61,14 @@ enum Stage : u32 {
   kRingData = 6,   // ring: waiting for the previous rank's data
   kRingCredit = 7, // ring: waiting for the next rank to free a slot
   kPacket = 8,     // waiting for a peer's packet
+  kPushed = 9,     // push: waiting for the peers' inputs to be in scratch
+  kDone = 10,      // push: waiting for the peers' results, which also frees scratch
 };
 
 DEVICE Signals* peerSignals(const Args& a, u32 rank) { return (Signals*)a.self->peer[rank]; }
+
+// A rank's scratch stands at the same place behind its signals as this rank's.
+DEVICE u64 peerScratch(const Args& a, u32 rank) { return a.self->peer[rank] + (a.scratch - u64(a.self)); }
 
 DEVICE void report(const Args& a, Stage stage, u32 peer, u32 expected, u32 seen) {
   Status& s = a.self->status;

@@ -75,11 +75,6 @@ DEVICE u32 loadAcquire(const u32* a) {
 }
 
 // Counters of one device.
-DEVICE u32 atomicAdd32(u32* a, u32 v) {
-  u32 old;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(a), "r"(v) : "memory");
-  return old;
-}
 DEVICE u32 atomicSwapIfZero(u32* a, u32 v) {
   u32 old;
   asm volatile("atom.acq_rel.gpu.global.cas.b32 %0, [%1], 0, %2;" : "=r"(old) : "l"(a), "r"(v) : "memory");

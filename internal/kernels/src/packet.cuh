@@ -2,9 +2,10 @@
 // its message into every peer's inbox, each 8 bytes with a flag beside them,
 // and reduces what arrives in its own.
 //
-// Inboxes are double-buffered by the parity of the flag. A rank that ends call
-// e has every peer's packets of call e, so every peer had ended call e-1: its
-// inbox half for e-1 is free when packets of e+1 come.
+// A block has an inbox of its own and counts its calls, so a launch may have any
+// number of blocks. Inboxes are double-buffered by the parity of the count. A
+// block that ends call e has every peer's packets of call e, so every peer had
+// ended all of call e-1: the inbox half of e-1 is free when packets of e+1 come.
 #pragma once
 #include "fabric.cuh"
 
@@ -44,40 +45,48 @@ DEVICE bool receivePacket(const Args& a, u64 at, u32 flag, u32 peer, u64* data) 
 
 template <class T, class Op>
 DEVICE void packetOneShot(const Args& a) {
-  u32 flag = a.self->packetEpoch + 1;
+  u32 flag = a.self->packetEpoch[blockIndex()] + 1;
   if (flag == 0) flag = 1;  // 0 is what fresh memory holds
-  u64 units = (a.count + kPerEight<T> - 1) / kPerEight<T>;
-  u64 half = u64(flag & 1) * a.ranks;
-  bool ok = true;
-  for (u64 i = u64(blockIndex()) * blockSize() + threadIndex(); i < units && ok; i += u64(gridSize()) * blockSize()) {
-    u64 mine = loadUnit<T>(a.in, i, a.count);
-    u64 sendAt = ((half + a.rank) * a.chunk + i) * 16;
-#pragma unroll
-    for (int q = 0; q < kMaxRanks; q++)
-      if (q < a.ranks && q != a.rank) storePacket(a.peerOut[q] + sendAt, u32(mine), u32(mine >> 32), flag);
+  syncBlock();              // all threads have read the count
+  if (threadIndex() == 0) a.self->packetEpoch[blockIndex()] = flag;
 
+  u64 units = (a.count + kPerEight<T> - 1) / kPerEight<T>;
+  u64 first = blockIndex() * a.chunk;
+  u64 end = first + a.chunk < units ? first + a.chunk : units;
+  // A block's inbox: two halves, each a row of slots for every other rank.
+  u64 row = u64(a.slots) * 16;
+  u64 half = (u64(blockIndex()) * 2 + (flag & 1)) * (a.ranks - 1) * row;
+
+  // Push everything before waiting for anything.
+  u64 sendRow = half - first * 16;
+  for (u64 i = first + threadIndex(); i < end; i += blockSize()) {
+    u64 mine = loadUnit<T>(a.in, i, a.count);
+#pragma unroll
+    for (int q = 0; q < kMaxRanks; q++) {
+      if (q >= a.ranks || q == a.rank) continue;
+      u32 at = a.rank < q ? a.rank : a.rank - 1;  // rows leave out the receiver
+      storePacket(a.peerOut[q] + sendRow + at * row + i * 16, u32(mine), u32(mine >> 32), flag);
+    }
+  }
+  for (u64 i = first + threadIndex(); i < end; i += blockSize()) {
+    u64 mine = loadUnit<T>(a.in, i, a.count);
     typename T::Acc acc[kPerEight<T>];
 #pragma unroll
     for (int q = 0; q < kMaxRanks; q++) {
       if (q >= a.ranks) break;
       u64 v = mine;
-      if (q != a.rank) ok = ok && receivePacket(a, a.scratch + ((half + q) * a.chunk + i) * 16, flag, q, &v);
+      if (q != a.rank) {
+        u32 at = q < a.rank ? q : q - 1;
+        if (!receivePacket(a, a.scratch + sendRow + at * row + i * 16, flag, q, &v)) return;
+      }
 #pragma unroll
       for (u32 k = 0; k < kPerEight<T>; k++)
         acc[k] = q == 0 ? unitElement<T>(v, k) : Op::apply(acc[k], unitElement<T>(v, k));
     }
-    if (!ok) break;
     u64 result = 0;
 #pragma unroll
     for (u32 k = 0; k < kPerEight<T>; k++)
       result |= u64(T::encode(divide(acc[k], a.divisor))) << (k * (64 / kPerEight<T>)&63);
     storeUnit<T>(a.out, i, a.count, result);
-  }
-
-  // The flag moves on when the last block ends; all have read it by then.
-  syncBlock();
-  if (threadIndex() == 0 && atomicAdd32(&a.self->packetDone, 1) == gridSize() - 1) {
-    a.self->packetDone = 0;
-    a.self->packetEpoch = flag;
   }
 }

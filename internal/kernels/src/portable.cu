@@ -4,6 +4,7 @@
 #include "data.cuh"
 #include "one_shot.cuh"
 #include "packet.cuh"
+#include "push.cuh"
 #include "ring.cuh"
 #include "two_shot.cuh"
 
@@ -13,6 +14,7 @@
     twoShot<ELEMENT, Op, Peers<ELEMENT, Op>>(a);                                                           \
   }                                                                                                        \
   KERNEL __attribute__((launch_bounds(512))) void packet_##op(Args a) { packetOneShot<ELEMENT, Op>(a); }   \
+  KERNEL __attribute__((launch_bounds(512))) void push_##op(Args a) { pushAllReduce<ELEMENT, Op>(a); }     \
   KERNEL __attribute__((launch_bounds(512))) void ring_##op(Args a) { ring<ELEMENT, Op>(a); }              \
   KERNEL __attribute__((launch_bounds(512))) void copy_in_##op(Args a) {                                   \
     copyIn<ELEMENT, Op, Peers<ELEMENT, Op>>(a);                                                            \
