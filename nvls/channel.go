@@ -122,13 +122,13 @@ func (c *Channel) bind(ctx context.Context) error {
 			}
 			switch {
 			case v.Late:
-				failed = &failure.Error{Code: failure.Timeout, What: "cuMulticastBindMem did not return", Where: fmt.Sprintf("rank %d", r), Why: v.Text,
-					Do: "check Fabric Manager on the host (systemctl status nvidia-fabricmanager); use --mode ring or p2p meanwhile", By: failure.Administrator}
+				late := BindLate.failure("NVLS cannot run: cuMulticastBindMem did not return", fmt.Sprintf("rank %d", r), errors.New(v.Text))
+				late.Code = failure.Timeout
+				failed = late
 			case v.Code == device.SystemNotReady:
 				again = true
 			case v.Code != 0 && failed == nil:
-				failed = &failure.Error{Code: failure.Unavailable, What: "NVLS cannot run: binding memory to the multicast object failed", Where: fmt.Sprintf("rank %d", r), Why: v.Text,
-					Do: "use --mode ring or p2p, or --fallback allow, until the host is repaired", By: failure.User}
+				failed = Refused(&device.Error{Code: v.Code}).failure("NVLS cannot run: binding memory to the multicast object failed", fmt.Sprintf("rank %d", r), errors.New(v.Text))
 			}
 		}
 		if failed != nil {
@@ -138,8 +138,8 @@ func (c *Channel) bind(ctx context.Context) error {
 			return nil
 		}
 		if attempt == bindAttempts {
-			return &failure.Error{Code: failure.Unavailable, What: "NVLS cannot run: Fabric Manager is not ready", Why: fmt.Sprintf("binding answered 802 (SYSTEM_NOT_READY) %d times in %v", attempt, time.Duration(attempt)*bindPause),
-				Do: "check Fabric Manager on the host (systemctl status nvidia-fabricmanager)", By: failure.Administrator}
+			return Refused(&device.Error{Code: device.SystemNotReady}).failure("NVLS cannot run: Fabric Manager is not ready", "",
+				fmt.Errorf("binding answered 802 (SYSTEM_NOT_READY) %d times in %v", attempt, time.Duration(attempt)*bindPause))
 		}
 		select {
 		case <-time.After(bindPause):
@@ -176,8 +176,7 @@ func (c *Channel) explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &failure.Error{Code: failure.Unavailable, What: "NVLS cannot run", Where: c.group.Where(), Err: err,
-		Do: "use --mode ring or p2p, or --fallback allow", By: failure.User}
+	return Refused(err).failure("NVLS cannot run", c.group.Where(), err)
 }
 
 // At is the multicast address of a byte of the memory.

@@ -41,29 +41,13 @@ func Available(ctx context.Context, g *collective.Group) error {
 // judge looks for the reason why one rank's device has no NVLS.
 func judge(devices []device.Info, shared bool, rank int) error {
 	d := devices[rank]
-	// No rank and no UUID in the text: the vote names the ranks, and says what is
-	// the same on all of them once.
-	f := &failure.Error{Code: failure.Unavailable, What: "NVLS cannot run", Where: d.Name}
-	switch {
-	case d.MulticastOff != "":
-		f.Why = "multicast is switched off at this site: " + d.MulticastOff
-		f.Do, f.By = "use --mode ring or p2p; remove the switch only if whoever runs this host says that multicast is safe here", failure.User
-	case !d.AtLeast(9, 0):
-		f.Why = fmt.Sprintf("multimem instructions need compute capability 9.0, this GPU has %s", d.ComputeCapability())
-		f.Do, f.By = "use --mode ring or p2p", failure.User
-	case shared:
-		f.Why = "several ranks share one GPU, and a multicast object takes each GPU once"
-		f.Do, f.By = "start one rank a GPU, or use --mode ring or p2p", failure.User
-	case !d.VMM || !d.PosixFD:
-		f.Why = "the driver cannot share memory by file descriptor (attributes 102 and 103)"
-		f.Do, f.By = "use a newer driver; under a hypervisor or vGPU ask for a full GPU", failure.Administrator
-	case !d.Multicast:
-		f.Why = "the driver offers no multicast here (attribute 132 is 0): no NVSwitch, MIG or confidential computing mode, a virtual machine without its NVSwitch partition, or Fabric Manager not running"
-		f.Do, f.By = "check nvidia-smi -q (Fabric, MIG) and systemctl status nvidia-fabricmanager on the host; use --mode ring or p2p meanwhile", failure.Administrator
-	default:
+	reasons := Reasons(d, shared)
+	if len(reasons) == 0 {
 		return nil
 	}
-	return f
+	// No rank and no UUID in the text: the vote names the ranks, and says what is
+	// the same on all of them once.
+	return reasons[0].failure("NVLS cannot run", d.Name, nil)
 }
 
 // Instructions names the multimem form that serves a type and operation, for
