@@ -35,13 +35,13 @@ var (
 // process's environment) and the variables of its rank; none gets stdin.
 //
 // Their output comes in whole lines, so that lines do not mix. SIGTERM, SIGINT,
-// SIGUSR1 and SIGUSR2 are passed on to every rank. If one fails, the others
+// SIGHUP, SIGUSR1 and SIGUSR2 are passed on to every rank. If one fails, the others
 // have a grace period to leave by themselves, then get SIGTERM and at last
 // SIGKILL. If this process is killed, so are they.
 //
 // exit is the highest exit code of the ranks that ended by themselves, where
 // death by signal s counts as 128+s; it is 143 after SIGTERM or the end of ctx,
-// and 130 after SIGINT. err says that ranks could not be started.
+// 130 after SIGINT and 129 after SIGHUP. err says that ranks could not be started.
 func Launch(ctx context.Context, np int, argv []string, env []string, stdout, stderr io.Writer) (exit int, err error) {
 	if np < 1 || len(argv) == 0 {
 		return int(failure.Usage), failure.New(failure.Usage, "cannot start %d ranks of %q", np, argv)
@@ -50,7 +50,12 @@ func Launch(ctx context.Context, np int, argv []string, env []string, stdout, st
 		env = os.Environ()
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1, unix.SIGUSR2)
+	for _, s := range []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2} {
+		// nohup and a shell's & ask to ignore one; Notify would undo that.
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
 	defer signal.Stop(signals)
 
 	// The kernel sends the parent-death signal when the thread that forked ends,
@@ -150,7 +155,7 @@ func (l *launch) wait(ctx context.Context, signals <-chan os.Signal) (exit int) 
 		done     = ctx.Done()
 		step     <-chan time.Time // when the next, harder, measure is due
 		harder   func()
-		stopping bool // SIGTERM or SIGINT has gone out
+		stopping bool // a signal to end has gone out
 		byUser   int  // 143 or 130
 		first    *rankEnd
 	)
@@ -192,7 +197,7 @@ func (l *launch) wait(ctx context.Context, signals <-chan os.Signal) (exit int) 
 			harder()
 		case s := <-signals:
 			switch s {
-			case unix.SIGTERM, unix.SIGINT:
+			case unix.SIGTERM, unix.SIGINT, unix.SIGHUP:
 				byUser = max(byUser, 128+int(s.(syscall.Signal)))
 				stop(s.(syscall.Signal))
 			default:

@@ -271,6 +271,24 @@ func TestLaunchPassesSignals(t *testing.T) {
 	}
 }
 
+// The ranks are in process groups of their own, so a terminal that goes away
+// reaches them only through the launcher; under nohup nothing ends.
+func TestLaunchHangup(t *testing.T) {
+	hangup := func(pid int) {
+		syscall.Kill(pid, syscall.SIGHUP)
+		time.Sleep(300 * time.Millisecond)
+		syscall.Kill(pid, syscall.SIGTERM)
+	}
+	cmd := exec.Command(os.Args[0], rankProgram, "launch", "2", "wait")
+	if exit, out := signalled(t, cmd, "ready\n", hangup); exit != 129 && exit != 143 || strings.Contains(out, "got") {
+		t.Errorf("exit code %d\n%s", exit, out)
+	}
+	cmd = exec.Command("nohup", os.Args[0], rankProgram, "launch", "2", "wait")
+	if exit, out := signalled(t, cmd, "ready\n", hangup); exit != 143 || strings.Count(out, "got terminated") != 2 {
+		t.Errorf("nohup: exit code %d\n%s", exit, out)
+	}
+}
+
 // No rank outlives a launcher that was killed.
 func TestLaunchLeavesNoOrphans(t *testing.T) {
 	cmd := exec.Command(os.Args[0], rankProgram, "launch", "2", "deaf")

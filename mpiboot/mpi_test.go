@@ -35,9 +35,9 @@ var starters = []starter{
 }
 
 // keeps says whether the launcher returned the code of a rank that left without
-// MPI_Finalize. Hydra then kills the others, and may report that instead.
+// MPI_Finalize. Hydra then kills the others and mixes the codes of all.
 func (s starter) keeps(code, exit int) bool {
-	return exit == code || s.name == LauncherMPICH && exit == int(syscall.SIGKILL)
+	return exit == code || s.name == LauncherMPICH && exit != 0
 }
 
 // command prepares np ranks of the scenario.

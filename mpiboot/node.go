@@ -37,12 +37,13 @@ type Node struct {
 	box   sync.Mutex // guards the queues of peers, and closed
 	peers []*peer    // by local rank; nil at me
 	news  chan struct{}
+	lost  chan struct{} // closed when the first of them has gone
 	went  int
 	open  bool
 }
 
 func newNode(cfg meshConfig, peers []*peer) *Node {
-	n := &Node{me: cfg.me, world: cfg.world, host: cfg.host, timeout: cfg.timeout, peers: peers, news: make(chan struct{}, 1), open: true}
+	n := &Node{me: cfg.me, world: cfg.world, host: cfg.host, timeout: cfg.timeout, peers: peers, news: make(chan struct{}, 1), lost: make(chan struct{}), open: true}
 	for _, p := range peers {
 		if p != nil {
 			go n.listen(p)
@@ -60,6 +61,9 @@ func (n *Node) listen(p *peer) {
 		switch {
 		case err != nil:
 			p.gone = err
+			if n.went == 0 {
+				close(n.lost)
+			}
 			n.went++
 			p.order = n.went
 		case m.kind == kindBye && len(m.body) > 0:
@@ -168,6 +172,23 @@ func reduce[T int64 | float64](ctx context.Context, n *Node, stage string, op mp
 	}
 	return out, nil
 }
+
+// Watch gives a context that ends when another rank leaves. It is for waits that
+// hear nothing of the ranks, such as those for a device whose kernel waits for
+// them. The operation after such a wait tells who left.
+func (n *Node) Watch(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-n.lost:
+			cancel(errLeft)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+var errLeft = errors.New("another rank left")
 
 func (n *Node) where() string { return fmt.Sprintf("rank %d on %s", n.world[n.me], n.host) }
 
