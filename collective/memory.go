@@ -42,7 +42,8 @@ func (g *Group) roundUp(bytes uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if g.infos[g.Rank()].Multicast {
+	// Ranks that share a GPU have no multicast object.
+	if g.infos[g.Rank()].Multicast && !g.SharesGPU() {
 		_, recommended, err := g.dev.MulticastGranularity(g.Size(), max(bytes, unit))
 		if err != nil {
 			return 0, err

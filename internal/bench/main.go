@@ -43,7 +43,9 @@ func Main(ctx context.Context, cfg *configs.Config, p Process) failure.Code {
 
 	err = b.run(ctx)
 	code := failure.CodeOf(err)
-	b.record.finish(err)
+	if e := b.record.finish(err); err == nil {
+		code = failure.CodeOf(e)
+	}
 	if err != nil && !agreed(err) {
 		// When a launcher ends a job, a rank may see another go before it gets the
 		// signal itself. The signal is the better reason.

@@ -34,8 +34,8 @@ func (r *record) progress(what string, left []uint64) {
 	if r.w == nil || !r.first() {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.out.Lock()
+	defer r.out.Unlock()
 	r.clear()
 	rest := ""
 	if now := time.Now(); !r.started.IsZero() && r.size <= left[0] {

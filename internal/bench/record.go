@@ -18,14 +18,18 @@ import (
 
 // record is what a run has found so far, and how rank 0 tells it. On the other
 // ranks it keeps silent. A signal may end the run at any moment, so everything
-// is under one lock.
+// is under locks: two, because a launcher that ends a job may read no output any
+// more, and files must then be written while a print is stuck.
 type record struct {
-	b       *bench
-	mu      sync.Mutex
-	run     *result.Run
+	b *bench
+
+	mu    sync.Mutex
+	run   *result.Run // does not change any more once ended
+	said  int         // decisions that the header or a line has told
+	ended bool
+
+	out     sync.Mutex // never taken while mu is held
 	printer *result.Printer
-	said    int // decisions that the header or a line has told
-	ended   bool
 	progressLine
 }
 
@@ -75,17 +79,12 @@ func (r *record) first() bool { return r.b.world.Rank() == 0 }
 
 // line prints one comment line at once.
 func (r *record) line(format string, args ...any) {
-	if r.first() {
-		r.clear()
-		fmt.Fprintf(r.b.process.Stdout, "# "+format+"\n", args...)
-	}
+	r.print(func() { fmt.Fprintf(r.b.process.Stdout, "# "+format+"\n", args...) })
 }
 
 // footprint says, before anything is allocated, what will be.
 func (r *record) footprint(m result.Memory) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.run.Memory = m
+	r.change(func() { r.run.Memory = m })
 	staging := ""
 	if m.Staging > 0 {
 		staging = fmt.Sprintf(", %s staging for copy-in", collective.FormatBytes(m.Staging))
@@ -106,16 +105,33 @@ func (r *record) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.change(func() {
+		r.run.Devices = all
+		r.run.Driver = r.b.group.Driver().Version()
+		r.run.SharedGPU = r.b.group.SharesGPU()
+		r.said = len(r.run.Decisions)
+	})
+	r.print(func() { r.printer.Header() })
+	return nil
+}
+
+// change changes the run, unless it has ended.
+func (r *record) change(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.run.Devices = all
-	r.run.Driver = r.b.group.Driver().Version()
-	r.run.SharedGPU = r.b.group.SharesGPU()
-	if r.first() {
-		r.printer.Header()
+	if !r.ended {
+		f()
 	}
-	r.said = len(r.run.Decisions)
-	return nil
+}
+
+// print prints on rank 0.
+func (r *record) print(f func()) {
+	if r.first() {
+		r.out.Lock()
+		defer r.out.Unlock()
+		r.clear()
+		f()
+	}
 }
 
 func (r *record) linkPeak() float64 {
@@ -127,23 +143,22 @@ func (r *record) linkPeak() float64 {
 // decide records a decision; it is printed with the header, or with the next
 // table if that was before.
 func (r *record) decide(d result.Decision) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.run.Decisions = append(r.run.Decisions, d)
+	r.change(func() { r.run.Decisions = append(r.run.Decisions, d) })
 }
 
 // decideNow records a decision and prints it.
 func (r *record) decideNow(d result.Decision) {
 	r.decide(d)
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.tell()
 }
 
 // tell prints the decisions that were not printed yet.
 func (r *record) tell() {
-	for ; r.said < len(r.run.Decisions); r.said++ {
-		d := r.run.Decisions[r.said]
+	r.mu.Lock()
+	news := r.run.Decisions[r.said:]
+	r.said = len(r.run.Decisions)
+	r.mu.Unlock()
+	for _, d := range news {
 		what, where := "not run", ""
 		if d.Chosen != "" {
 			what = d.Chosen
@@ -156,32 +171,16 @@ func (r *record) tell() {
 }
 
 func (r *record) table(mode string, graph int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.tell()
-	if r.first() {
-		r.printer.Table(mode, nil, graph)
-	}
+	r.print(func() { r.printer.Table(mode, nil, graph) })
 }
 
 func (r *record) add(out, in *result.Row) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.run.Rows = append(r.run.Rows, *out, *in)
-	if r.first() {
-		r.clear()
-		r.printer.Row(out, in)
-	}
+	r.change(func() { r.run.Rows = append(r.run.Rows, *out, *in) })
+	r.print(func() { r.printer.Row(out, in) })
 }
 
-func (r *record) endTable() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.first() {
-		r.clear()
-		r.printer.EndTable()
-	}
-}
+func (r *record) endTable() { r.print(func() { r.printer.EndTable() }) }
 
 // wrongData is the error of a run that found wrong elements.
 func (r *record) wrongData() error {
@@ -217,34 +216,49 @@ func (r *record) tooSlow() error {
 	return nil
 }
 
-// finish ends the record: status, footer, files. Only the first call counts.
-func (r *record) finish(err error) {
+// finish ends the record of a run that came to err: status, files, footer. The
+// error says that a file could not be written.
+func (r *record) finish(err error) error {
 	status := result.Status{State: result.Complete}
 	if err != nil {
 		status = result.Status{State: result.Failed, Reason: err.Error()}
 	}
-	r.end(status)
+	e := r.end(status)
+	r.conclude(e)
+	return e
 }
 
-// end writes everything out, once.
-func (r *record) end(status result.Status) {
+// end sets the status and writes the files. Only the first call counts.
+func (r *record) end(status result.Status) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
-		return
+		return nil
 	}
 	r.ended = true
 	r.run.Status, r.run.End = status, time.Now()
 	if !r.first() {
-		return
+		return nil
 	}
-	r.clear()
+	return r.write()
+}
+
+// conclude prints the end: totals, and the files that were written or the reason
+// why not all were.
+func (r *record) conclude(err error) {
 	r.tell()
 	if r.run.Driver != "" {
-		r.printer.Footer()
+		r.print(func() { r.printer.Footer() })
 	}
-	if err := r.write(); err != nil {
+	if err != nil && r.first() {
 		fmt.Fprintf(r.b.process.Stderr, "nvls-allreduce: %v\n", err)
+		return
+	}
+	o := r.b.cfg.Output
+	for _, f := range []string{o.JSON, o.CSV, o.Plot} {
+		if f != "" && !(f == o.Plot && len(r.run.Rows) == 0) {
+			r.line("Wrote %s", f)
+		}
 	}
 }
 
@@ -261,10 +275,8 @@ func (r *record) write() error {
 	if o.Plot != "" && len(r.run.Rows) > 0 {
 		errs = append(errs, plots.WriteFile(o.Plot, []*result.Run{r.run}, plots.Options{}))
 	}
-	for _, f := range []string{o.JSON, o.CSV, o.Plot} {
-		if f != "" {
-			r.line("Wrote %s", f)
-		}
+	if err := errors.Join(errs...); err != nil {
+		return failure.Wrap(failure.Internal, err, "cannot write the results")
 	}
-	return errors.Join(errs...)
+	return nil
 }

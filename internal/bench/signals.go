@@ -30,7 +30,13 @@ func (r *record) watchSignals() (stop func()) {
 		name := signalName(s)
 		if r.first() {
 			fmt.Fprintf(r.b.process.Stderr, "nvls-allreduce: rank 0: %s: writing what was measured\n", name)
-			r.end(result.Status{State: result.Interrupted, Reason: name})
+			err := r.end(result.Status{State: result.Interrupted, Reason: name})
+			concluded := make(chan struct{})
+			go func() { r.conclude(err); close(concluded) }()
+			select {
+			case <-concluded:
+			case <-time.After(signalGrace): // nobody reads our output any more
+			}
 		} else {
 			time.Sleep(signalGrace)
 		}

@@ -48,9 +48,7 @@ func (t *table) row(ctx context.Context, size uint64) error {
 			// A size that this mode cannot take: every rank finds the same.
 			if t.cycle == 0 {
 				b.record.decideNow(result.Decision{SizeBytes: size, Requested: t.mode, Reason: err.Error()})
-				if !slices.ContainsFunc(b.refused, func(e error) bool { return e.Error() == err.Error() }) {
-					b.refused = append(b.refused, err)
-				}
+				b.fail(err)
 			}
 			return nil
 		}

@@ -51,10 +51,12 @@ func enqueue(s device.Stream, calls []collective.Prepared, n int) error {
 
 // wait waits for the group's stream. Kernels that wait for their peers end by
 // themselves after the timeout, one after the other; beyond that the device is
-// lost.
+// lost. When a rank has left, nothing is worth waiting for.
 func (b *bench) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*b.cfg.Timing.Timeout, &deviceTimeout{2 * b.cfg.Timing.Timeout})
 	defer cancel()
+	ctx, unwatch := b.node.Watch(ctx)
+	defer unwatch()
 	return b.group.Wait(ctx)
 }
 

@@ -193,5 +193,8 @@ func (b *bench) explain(c collective.Call, seed uint32, index uint64, last bool)
 		return nil, err
 	}
 	f.Got = element(c.DType, binary.LittleEndian.Uint64(raw))
+	if f.Got == f.Expected {
+		f.Got.Value += ", stored after the check"
+	}
 	return f, nil
 }
