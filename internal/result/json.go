@@ -106,7 +106,7 @@ func (r *Run) Validate() error {
 	if r.WorldSize < 1 {
 		bad("world size is %d", r.WorldSize)
 	}
-	if len(r.Devices) != 0 && len(r.Devices) != r.WorldSize {
+	if n := len(r.Devices); n != 0 && n != r.WorldSize && (r.Tool == "" || n > r.WorldSize) {
 		bad("%d devices for a world of %d", len(r.Devices), r.WorldSize)
 	}
 	if !finite(r.LinkLimit) {
@@ -115,6 +115,11 @@ func (r *Run) Validate() error {
 	for i := range r.Rows {
 		if err := r.Rows[i].validate(); err != nil {
 			bad("row %d (%s, %d bytes): %w", i, r.Rows[i].Mode, r.Rows[i].Size, err)
+		}
+	}
+	for i := range r.Predictions {
+		if p := &r.Predictions[i]; p.Time != nil && !finite(*p.Time) {
+			bad("prediction %d (%d bytes): time %g µs is no number from 0 up", i, p.Size, *p.Time)
 		}
 	}
 	return errors.Join(errs...)

@@ -42,9 +42,15 @@ type Row struct {
 	Iterations *Stats `json:"iterations,omitempty"`
 	// Times are those times in order, in µs; nil when not kept.
 	Times []float64 `json:"iteration_times_us,omitempty"`
+	// Range is what an imported log tells of its iterations when it gives no
+	// median; nil else.
+	Range *Range `json:"iteration_range,omitempty"`
 	// HostTime is what enqueueing one call costs the host, in µs; nil when not
 	// taken.
 	HostTime *float64 `json:"host_us"`
+
+	// Source is where an imported row stands; nil for a row of this program.
+	Source *Source `json:"source,omitempty"`
 }
 
 // FirstWrong is the first element found different from what was expected, in

@@ -29,11 +29,14 @@ type Status struct {
 
 // Run is one execution of the program.
 type Run struct {
-	Version string    `json:"version"` // of the program
-	Status  Status    `json:"status"`
-	Start   time.Time `json:"start"`
-	End     time.Time `json:"end,omitzero"`
-	ID      string    `json:"id"` // the run's unique id, 32 hexadecimal digits
+	Version string `json:"version"` // of the program
+	// Tool measured the rows, with its version: "nccl-tests 2.19.6". It is ""
+	// when this program did; else the run was imported from logs.
+	Tool   string    `json:"tool,omitempty"`
+	Status Status    `json:"status"`
+	Start  time.Time `json:"start,omitzero"` // zero when an imported log does not tell
+	End    time.Time `json:"end,omitzero"`
+	ID     string    `json:"id"` // the run's unique id, 32 hexadecimal digits
 
 	Host      string `json:"host"`                // of rank 0
 	Container string `json:"container,omitempty"` // "apptainer", "singularity", "docker", …; "" for none
@@ -50,8 +53,10 @@ type Run struct {
 	// this program did not measure them, and how they were converted.
 	Notes []string `json:"notes,omitempty"`
 
-	WorldSize int      `json:"world_size"`
-	Devices   []Device `json:"devices"` // one per rank, in rank order
+	WorldSize int `json:"world_size"`
+	// Devices has one entry per rank, in rank order. That of an imported run may
+	// be shorter: some logs name only some ranks.
+	Devices []Device `json:"devices"`
 	// Simulated is true when the device is software: no number is a measurement
 	// of hardware.
 	Simulated bool `json:"simulated"`
@@ -74,6 +79,9 @@ type Run struct {
 	MinBusBW float64 `json:"min_busbw_gb_s,omitempty"`
 
 	Rows []Row `json:"rows"`
+	// Predictions are what a tuning model expected, from NCCL's log. They are no
+	// measurements and are in no total.
+	Predictions []Prediction `json:"predictions,omitempty"`
 }
 
 // Device is the GPU of one rank.
