@@ -122,7 +122,7 @@ func (c *Channel) bind(ctx context.Context) error {
 			}
 			switch {
 			case v.Late:
-				late := BindLate.failure("NVLS cannot run: cuMulticastBindMem did not return", fmt.Sprintf("rank %d", r), errors.New(v.Text))
+				late := bindLate.failure("NVLS cannot run: cuMulticastBindMem did not return", fmt.Sprintf("rank %d", r), errors.New(v.Text))
 				late.Code = failure.Timeout
 				failed = late
 			case v.Code == device.SystemNotReady:

@@ -1,8 +1,8 @@
 package nvls
 
 import (
-	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
@@ -48,47 +48,71 @@ func Reasons(d device.Info, shared bool) []Reason {
 	return out
 }
 
-// Refused explains a driver's refusal of a multicast call by its code. What the
-// code means is in the error's own text (device.Meaning).
-func Refused(err error) Reason {
-	const meanwhile = "; use --mode ring or p2p meanwhile"
-	r := Reason{ID: "nvls.refused", Do: "use --mode ring or p2p, or --fallback allow", By: failure.User}
-	var e *device.Error
-	if !errors.As(err, &e) {
-		return r
-	}
-	switch e.Code {
-	case device.InvalidValue:
-		r.ID = "nvls.unhealthy"
-		r.Do, r.By = "restart Fabric Manager on the host (systemctl restart nvidia-fabricmanager) and reset all GPUs (nvidia-smi -r), or reboot; /var/log/fabricmanager.log tells more"+meanwhile, failure.Administrator
-	case device.OutOfMemory:
-		r.ID = "nvls.slots"
-		r.Do, r.By = "end other jobs on this node that use NVLS (NCCL makes multicast objects too)"+meanwhile, failure.User
-	case device.InvalidDevice:
-		r.ID = "nvls.not-visible"
-		r.Do = "give every rank all GPUs: srun --gpus-per-node=N --gpu-bind=none, and no CUDA_VISIBLE_DEVICES per rank"
-	case device.OperatingSystem:
-		r.ID = "nvls.system-call"
-		r.Do = "raise the limit on open files (ulimit -n), and look at the container's seccomp profile" + meanwhile
-	case device.IllegalState:
-		r.ID = "nvls.fabric-manager"
-		r.Do, r.By = "check Fabric Manager on the host (systemctl status nvidia-fabricmanager, /var/log/fabricmanager.log), restart it and reset all GPUs"+meanwhile, failure.Administrator
-	case device.NotPermitted, device.NotSupported:
-		r.ID = "nvls.not-supported"
-		r.Do, r.By = "use a driver of CUDA 12.1 or newer; under a hypervisor or vGPU ask for full GPUs with their NVSwitch partition"+meanwhile, failure.Administrator
-	case device.SystemNotReady:
-		r.ID = "nvls.not-ready"
-		r.Do, r.By = "check Fabric Manager on the host (systemctl status nvidia-fabricmanager)"+meanwhile, failure.Administrator
-	case device.Unknown:
-		r.ID = "nvls.xid"
-		r.Do, r.By = "look for Xid messages in dmesg on the host, and reset the GPU"+meanwhile, failure.Administrator
-	}
-	return r
+const meanwhile = "; use --mode ring or p2p meanwhile"
+
+// refusals are what a driver's code means for a multicast call. The code's own
+// meaning is in the error's text (device.Meaning).
+var refusals = map[device.Code]Reason{
+	device.InvalidValue: {ID: "nvls.unhealthy", By: failure.Administrator,
+		Do: "restart Fabric Manager on the host (systemctl restart nvidia-fabricmanager) and reset all GPUs (nvidia-smi -r), or reboot; /var/log/fabricmanager.log tells more" + meanwhile},
+	device.OutOfMemory: {ID: "nvls.slots", By: failure.User,
+		Do: "end other jobs on this node that use NVLS (NCCL makes multicast objects too)" + meanwhile},
+	device.InvalidDevice: {ID: "nvls.not-visible", By: failure.User,
+		Do: "give every rank all GPUs: srun --gpus-per-node=N --gpu-bind=none, and no CUDA_VISIBLE_DEVICES per rank"},
+	device.OperatingSystem: {ID: "nvls.system-call", By: failure.User,
+		Do: "raise the limit on open files (ulimit -n), and look at the container's seccomp profile" + meanwhile},
+	device.IllegalState: {ID: "nvls.fabric-manager", By: failure.Administrator,
+		Do: "check Fabric Manager on the host (systemctl status nvidia-fabricmanager, /var/log/fabricmanager.log), restart it and reset all GPUs" + meanwhile},
+	device.NotPermitted: {ID: "nvls.not-permitted", By: failure.Administrator,
+		Do: "ask whoever runs this host what may create multicast objects here" + meanwhile},
+	device.NotSupported: {ID: "nvls.not-supported", By: failure.Administrator,
+		Do: "use a driver of CUDA 12.1 or newer; under a hypervisor or vGPU ask for full GPUs with their NVSwitch partition" + meanwhile},
+	device.SystemNotReady: {ID: "nvls.not-ready", By: failure.Administrator,
+		Do: "check Fabric Manager on the host (systemctl status nvidia-fabricmanager)" + meanwhile},
+	device.Unknown: {ID: "nvls.xid", By: failure.Administrator,
+		Do: "look for Xid messages in dmesg on the host, and reset the GPU" + meanwhile},
 }
 
-// BindLate is the reason when the driver does not return from binding.
-var BindLate = Reason{ID: "nvls.bind-hangs",
-	Do: "check Fabric Manager on the host (systemctl status nvidia-fabricmanager); use --mode ring or p2p meanwhile", By: failure.Administrator}
+var (
+	// bindLate is the reason when the driver does not return from binding.
+	bindLate = Reason{ID: "nvls.bind-hangs", By: failure.Administrator,
+		Do: "check Fabric Manager on the host (systemctl status nvidia-fabricmanager)" + meanwhile}
+	// refused is the reason for a code without a row above.
+	refused = Reason{ID: "nvls.refused", By: failure.User, Do: "use --mode ring or p2p, or --fallback allow"}
+)
+
+// Refused explains a driver's refusal of a multicast call by its code.
+func Refused(err error) Reason {
+	if code, ok := device.CodeOf(err); ok {
+		if r, ok := refusals[code]; ok {
+			return r
+		}
+	}
+	return refused
+}
+
+// named finds the id that an error's text carries.
+var named = regexp.MustCompile(`\[(nvls\.[a-z-]+)\]`)
+
+// ReasonIn finds the reason of a refused multicast call by the id in the text of
+// an error: votes pass errors on as text.
+func ReasonIn(text string) (Reason, bool) {
+	m := named.FindStringSubmatch(text)
+	if m == nil {
+		return Reason{}, false
+	}
+	for _, r := range refusals {
+		if r.ID == m[1] {
+			return r, true
+		}
+	}
+	for _, r := range []Reason{bindLate, refused} {
+		if r.ID == m[1] {
+			return r, true
+		}
+	}
+	return Reason{}, false
+}
 
 // failure makes the error of a run. what starts with "NVLS cannot run".
 func (r Reason) failure(what, where string, err error) *failure.Error {
