@@ -20,15 +20,15 @@ const (
 type Stage uint32
 
 var stages = map[Stage]string{
-	1: "for the peers' kernels to start",
-	2: "for the peers to finish",
-	3: "for the peers to have read their input (in place)",
-	4: "for the peers' chunk to be in the staging buffer",
-	5: "for the peers' part of the result",
-	6: "for the previous rank's data in the ring",
-	7: "for a free slot at the next rank in the ring",
-	8: "for a peer's packet",
-	9: "for the peers' inputs to be in scratch memory",
+	1:  "for the peers' kernels to start",
+	2:  "for the peers to finish",
+	3:  "for the peers to have read their input (in place)",
+	4:  "for the peers' chunk to be in the staging buffer",
+	5:  "for the peers' part of the result",
+	6:  "for the previous rank's data in the ring",
+	7:  "for a free slot at the next rank in the ring",
+	8:  "for a peer's packet",
+	9:  "for the peers' inputs to be in scratch memory",
 	10: "for the peers' results",
 }
 

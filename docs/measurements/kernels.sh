@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# What NVIDIA's assembler makes of the committed PTX: registers, spills and the
+# width of memory accesses of every kernel, for sm_90 and, for portability, sm_80
+# and sm_100. Needs ptxas and cuobjdump, no GPU.
+#
+# usage: kernels.sh OUTPUT_FILE
+set -euo pipefail
+
+out=$(realpath -m "$1")
+ptx=$(cd "$(dirname "$0")/../../internal/kernels/ptx" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+assemble() { # architecture, PTX file
+  local name
+  name=$(basename "$2" .ptx)
+  ptxas -arch="$1" -v -o "$work/$1-$name.cubin" "$2" 2>"$work/$1-$name.log" || echo "FAILED: $1 $name: $(head -n 3 "$work/$1-$name.log")"
+}
+export -f assemble
+export work
+
+{
+  ptxas --version | tail -n 2 | head -n 1
+  {
+    for f in "$ptx"/*.ptx; do printf 'sm_90 %s\nsm_100 %s\n' "$f" "$f"; done
+    for f in "$ptx"/portable_*.ptx; do printf 'sm_80 %s\n' "$f"; done
+  } | xargs -P "$(nproc)" -L 1 bash -c 'assemble "$0" "$1"' | sort
+  for arch in sm_80 sm_90 sm_100; do
+    echo "$arch: $(find "$work" -name "$arch-*.cubin" | wc -l) modules assembled, $(cat "$work/$arch"-*.log | grep -c 'Compiling entry') kernels," \
+      "$(cat "$work/$arch"-*.log | grep -o '[0-9]* bytes spill stores' | awk '$1 > 0' | wc -l) with spills"
+  done
+  echo
+  echo "# sm_90: kernel, registers, bytes spilled, global loads and stores by width (SASS), multimem instructions"
+  for cubin in "$work"/sm_90-*.cubin; do
+    name=$(basename "$cubin" .cubin)
+    name=${name#sm_90-}
+    cuobjdump -sass "$cubin" | awk -v module="$name" -v log_file="$work/sm_90-$name.log" '
+      BEGIN {
+        while ((getline line < log_file) > 0) {
+          if (match(line, /Compiling entry function .[a-z0-9_]+/)) { split(line, q, "\047"); k = q[2] }
+          if (match(line, /[0-9]+ bytes spill stores/)) spill[k] = substr(line, RSTART, RLENGTH) + 0
+          if (match(line, /Used [0-9]+ registers/)) regs[k] = substr(line, RSTART + 5) + 0
+        }
+      }
+      function tell() { if (f != "") printf "%-20s %-22s %3d regs %4d spilled  LD 128:%d 64:%d 32-:%d  ST 128:%d 64:%d 32-:%d  multimem:%d\n", module, f, regs[f], spill[f], l[128], l[64], l[32], s[128], s[64], s[32], m }
+      /Function :/ { tell(); f = $3; delete l; delete s; m = 0 }
+      /(LDG|LD)\.E/ { if (/\.128/) l[128]++; else if (/\.64/) l[64]++; else l[32]++ }
+      /(STG|ST)\.E/ { if (/\.128/) s[128]++; else if (/\.64/) s[64]++; else s[32]++ }
+      /MULTIMEM|LDGMC|REDMC|STGMC|UBLKRED.*MC|\.MC/ { m++ }
+      END { tell() }'
+  done
+} >"$out"
+grep -v '^[a-z].*regs' "$out" || true

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# compute-sanitizer's memcheck and racecheck over every kernel that needs no
+# multicast: two ranks, sharing one GPU where there is only one.
+#
+# usage: sanitize.sh OUTPUT_FILE
+# BINARY names the program (default bin/nvls-allreduce), MPIRUN the launcher.
+set -euo pipefail
+
+out=$1
+binary=${BINARY:-bin/nvls-allreduce}
+read -ra launcher <<<"${MPIRUN:-mpirun --oversubscribe}"
+export NVLS_ALLREDUCE_MULTICAST=off
+share=()
+(($(nvidia-smi -L | wc -l) >= 2)) || share=(--share-gpu)
+
+: >"$out"
+status=0
+for tool in memcheck racecheck; do
+  for type in ${TYPES:-float half int8}; do
+    echo "== $tool, $type" >>"$out"
+    if ! "${launcher[@]}" -np 2 -x NVLS_ALLREDUCE_MULTICAST compute-sanitizer --tool "$tool" --error-exitcode 99 --target-processes all \
+      "$binary" "${share[@]}" --mode ring,p2p-one-shot,p2p-two-shot,p2p-push,p2p-packet,p2p-copy-in --fallback allow \
+      -b 3 -e 60K -f 97 -n 1 -w 1 -d "$type" -o "${OPS:-sum,max}" >>"$out" 2>&1; then
+      status=1
+    fi
+  done
+done
+grep -E '^==|ERROR SUMMARY|RACECHECK SUMMARY|Out of bounds' "$out"
+exit $status
