@@ -21,6 +21,7 @@ export work
 
 {
   ptxas --version | tail -n 2 | head -n 1
+  # shellcheck disable=SC2016 # the inner shell expands them
   {
     for f in "$ptx"/*.ptx; do printf 'sm_90 %s\nsm_100 %s\n' "$f" "$f"; done
     for f in "$ptx"/portable_*.ptx; do printf 'sm_80 %s\n' "$f"; done
