@@ -58,7 +58,7 @@ type bench struct {
 
 func newBench(t *testing.T, d device.Device) *bench {
 	t.Helper()
-	m, err := d.LoadModule(storePTX("sm_80"))
+	m, err := d.LoadModule(storePTX("sm_90"))
 	if err != nil {
 		t.Fatal(err)
 	}
