@@ -30,7 +30,7 @@ const (
 
 // access says how one element is read or written. Every touch of device memory
 // by a kernel goes through load, store, update and fence with one of these (the
-// fast paths of access.go do what load and store do for weak), so that another
+// fast paths of load.go and store.go do what load and store do), so that another
 // memory model has one place to go.
 //
 // On the host all of them are at least as strong as PTX asks: accesses of 4 and

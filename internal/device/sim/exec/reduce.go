@@ -1,8 +1,6 @@
 package exec
 
-import (
-	"unsafe"
-)
+import "unsafe"
 
 // reduction gives the function of an operation on the elements packed in 64
 // bits, without a wider accumulator.
