@@ -10,7 +10,7 @@ import (
 // TestVote changes every key, one at a time: the hash must follow exactly those
 // keys that ranks have to agree on, and Diff must name the key.
 func TestVote(t *testing.T) {
-	free := map[string]bool{"bootstrap.mpi_library": true, "bootstrap.socket_dir": true,
+	free := map[string]bool{"bootstrap.mpi_library": true, "bootstrap.socket_dir": true, "nccl.library": true,
 		"output.json": true, "output.csv": true, "output.plot": true}
 	base := Default()
 	for _, k := range keys {

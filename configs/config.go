@@ -25,6 +25,7 @@ type Config struct {
 	Sweep     Sweep     `toml:"sweep"`
 	Timing    Timing    `toml:"timing"`
 	NVLS      NVLS      `toml:"nvls"`
+	NCCL      NCCL      `toml:"nccl"`
 	Bootstrap Bootstrap `toml:"bootstrap"`
 	Output    Output    `toml:"output"`
 	Sim       Sim       `toml:"sim"`
@@ -70,6 +71,11 @@ type NVLS struct {
 	Staging   Size   `toml:"staging"`
 	Blocks    int    `toml:"blocks"`  // 0: automatic
 	Threads   int    `toml:"threads"` // 0: automatic
+}
+
+// NCCL says where the library is that modes nccl and nccl-symmetric measure.
+type NCCL struct {
+	Library string `toml:"library" vote:"no"` // "": search
 }
 
 // Bootstrap says how ranks find each other.

@@ -18,7 +18,7 @@ import (
 var ignoreOrigins = cmpopts.IgnoreUnexported(Config{})
 
 func TestPresets(t *testing.T) {
-	want := []string{"auto", "compare-all", "default", "nvls-copy-in", "nvls-zero-copy", "quick", "ring"}
+	want := []string{"auto", "compare-all", "compare-nccl", "default", "nvls-copy-in", "nvls-zero-copy", "quick", "ring"}
 	if diff := cmp.Diff(want, Presets()); diff != "" {
 		t.Fatal(diff)
 	}
@@ -111,7 +111,7 @@ func TestLoadErrors(t *testing.T) {
 		{"no case folding", "[run]\nMode = \"ring\"", []string{`unknown key "run.Mode"`, `nearest is "run.mode"`, "line 2"}},
 		{"key outside a section", "iters = 3", []string{`unknown key "iters"`, "line 1", "move iters to section [timing]"}},
 		{"key in the wrong section", "[run]\niters = 3", []string{`unknown key "run.iters"`, "line 2", "move iters to section [timing]"}},
-		{"unknown section", "[nvlss]\nx = 3", []string{`unknown key "nvlss.x"`, "line 2", "nvls, bootstrap"}},
+		{"unknown section", "[nvlss]\nx = 3", []string{`unknown key "nvlss.x"`, "line 2", "nvls, nccl, bootstrap"}},
 		{"unknown empty section", "\n[outptu]", []string{`unknown key "outptu"`, "line 2", `nearest is "output"`}},
 		{"quoted dot", "\"run.mode\" = \"ring\"", []string{"unknown key", "line 1"}},
 		{"section as value", "run = 5", []string{"run must be a section, not the whole number 5", "line 1"}},

@@ -12,6 +12,9 @@ const (
 	ModeP2PPush    = "p2p-push"
 	ModeP2PCopyIn  = "p2p-copy-in"
 	ModeAuto       = "auto" // the fastest that can run at each size
+	ModeNCCL       = "nccl" // NCCL, measured beside the others
+	// ModeNCCLSymmetric is NCCL on buffers of a symmetric window of its own.
+	ModeNCCLSymmetric = "nccl-symmetric"
 )
 
 // All stands for every name in a list of modes, data types or operations. The
@@ -21,7 +24,7 @@ const All = "all"
 // ModeNames lists every mode that can be configured.
 func ModeNames() []string {
 	return []string{ModeZeroCopy, ModeCopyIn, ModeRing, ModeP2P, ModeP2POneShot,
-		ModeP2PTwoShot, ModeP2PPush, ModeP2PPacket, ModeP2PCopyIn, ModeAuto}
+		ModeP2PTwoShot, ModeP2PPush, ModeP2PPacket, ModeP2PCopyIn, ModeNCCL, ModeNCCLSymmetric, ModeAuto}
 }
 
 const (

@@ -61,6 +61,9 @@ func (c *Config) Validate() error {
 	if l := c.Bootstrap.MPILibrary; strings.Contains(l, "/") && !exists(l) {
 		v.fail("bootstrap.mpi_library", "name an existing library file, a bare name as \"libmpi.so.40\", or \"\" to search")
 	}
+	if l := c.NCCL.Library; strings.Contains(l, "/") && !exists(l) {
+		v.fail("nccl.library", "name an existing library file, a bare name as \"libnccl.so.2\", or \"\" to search")
+	}
 	v.file("output.json", c.Output.JSON, ".json")
 	v.file("output.csv", c.Output.CSV, ".csv")
 	v.file("output.plot", c.Output.Plot, ".png", ".svg", ".pdf")

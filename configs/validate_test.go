@@ -80,6 +80,7 @@ func TestValidate(t *testing.T) {
 
 		{"socket folder", func(c *Config) { c.Bootstrap.SocketDir = missing }, []string{"bootstrap.socket_dir", missing, "existing folder"}},
 		{"library", func(c *Config) { c.Bootstrap.MPILibrary = missing }, []string{"bootstrap.mpi_library", missing, "existing library"}},
+		{"library of NCCL", func(c *Config) { c.NCCL.Library = missing }, []string{"nccl.library", missing, "existing library"}},
 		{"json suffix", func(c *Config) { c.Output.JSON = "out.txt" }, []string{`output.json = "out.txt"`, "ends in .json"}},
 		{"csv suffix", func(c *Config) { c.Output.CSV = "out" }, []string{`output.csv = "out"`, "ends in .csv"}},
 		{"plot suffix", func(c *Config) { c.Output.Plot = "out.eps" }, []string{`output.plot = "out.eps"`, ".png, .svg, .pdf"}},

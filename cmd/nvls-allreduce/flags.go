@@ -46,6 +46,8 @@ type flags struct {
 	MPILibrary string `name:"mpi-library" aliases:"mpi_library" key:"bootstrap.mpi_library" help:"File or name of the MPI library." placeholder:"FILE" group:"NVLS and bootstrap"`
 	SocketDir  string `name:"socket-dir" aliases:"socket_dir" key:"bootstrap.socket_dir" help:"Folder for sockets instead of abstract ones." placeholder:"DIR" group:"NVLS and bootstrap"`
 
+	NCCLLibrary string `name:"nccl-library" aliases:"nccl_library" key:"nccl.library" help:"File or name of libnccl.so.2." placeholder:"FILE" group:"NVLS and bootstrap"`
+
 	OutputFile string  `short:"J" name:"output_file" aliases:"output-file" key:"output.json" help:"Write results as JSON." placeholder:"FILE.json" group:"Results"`
 	CSV        string  `name:"csv" key:"output.csv" help:"Write results as CSV." placeholder:"FILE.csv" group:"Results"`
 	Plot       string  `key:"output.plot" help:"Draw a chart: .png, .svg or .pdf." placeholder:"FILE" group:"Results"`
