@@ -45,6 +45,7 @@ type run struct {
 	args   []byte
 	shared int
 	now    func() uint64
+	done   <-chan struct{} // of the context
 	stats  counts
 }
 
@@ -117,16 +118,17 @@ func (r *run) all(ctx context.Context) (err error) {
 			err = f
 		}
 	}()
+	r.done = ctx.Done()
 	idle := 0
 	for len(resident) > 0 {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		worked := false
 		for i := 0; i < len(resident); i++ {
 			c := resident[i]
 			if c.turn() {
 				worked = true
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
 			if c.live > 0 {
 				continue
@@ -154,7 +156,8 @@ func (r *run) all(ctx context.Context) (err error) {
 	return nil
 }
 
-// turn gives every warp of the block its slice.
+// turn gives every warp of the block its slice. It stops when the context ends,
+// which the caller has to look at.
 func (c *cta) turn() (worked bool) {
 	stuck := true
 	for i := range c.warps {
@@ -163,6 +166,11 @@ func (c *cta) turn() (worked bool) {
 			continue
 		}
 		stuck = false
+		select {
+		case <-c.run.done:
+			return true
+		default:
+		}
 		if w.slice(c.run.k.blocks) {
 			worked = true
 		}
