@@ -33,13 +33,14 @@ func ring() grouptest.Mode {
 func packet() grouptest.Mode {
 	m := p2p("p2p-packet", fallback.Packet)
 	m.Plain = true
-	// The inboxes hold 16 bytes for 8 of a message, twice, from every rank.
-	m.MaxBytes = func(ranks int) uint64 { return collective.InboxBytes / 2 / 2 / uint64(ranks) }
+	// The inboxes of 32 blocks hold 16 bytes for 8 of a message, twice, from every
+	// other rank.
+	m.MaxBytes = func(ranks int) uint64 { return collective.InboxBytes / (32 * 2 * 16 * uint64(ranks-1)) * 32 * 8 }
 	return m
 }
 
 func modes() []grouptest.Mode {
-	return []grouptest.Mode{ring(), p2p("p2p-one-shot", fallback.OneShot), p2p("p2p-two-shot", fallback.TwoShot), packet(), copyIn(1)}
+	return []grouptest.Mode{ring(), p2p("p2p-one-shot", fallback.OneShot), p2p("p2p-two-shot", fallback.TwoShot), p2p("p2p-push", fallback.Push), packet(), copyIn(1)}
 }
 
 func TestModes(t *testing.T) {

@@ -2,6 +2,7 @@ package grouptest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
@@ -42,17 +43,17 @@ func (c Case) Call() collective.Call {
 // Started is a case whose input is written and whose call is enqueued.
 type Started struct {
 	Case
-	Call  collective.Prepared
-	mode  string // of the all-reduce
-	rank  *Rank
-	input []byte
+	Prepared collective.Prepared
+	mode     string // of the all-reduce
+	rank     *Rank
+	input    []byte
 }
 
 // Start writes the input, poisons the output and enqueues the call on the
 // group's stream. It does not wait.
 func (r *Rank) Start(a collective.AllReducer, c Case) *Started {
 	s := r.Prepare(a, c)
-	r.OK(s.Call.Enqueue(r.Stream()), "%s: enqueueing %v", s.mode, c)
+	r.OK(s.Prepared.Enqueue(r.Stream()), "%s: enqueueing %v", s.mode, c)
 	return s
 }
 
@@ -63,7 +64,7 @@ func (r *Rank) Prepare(a collective.AllReducer, c Case) *Started {
 	r.Write(c.Send.Local()-Guard, pattern(Guard+c.bytes()+Guard))
 	r.Write(c.Send.Local(), s.input)
 	var err error
-	s.Call, err = a.Prepare(c.Call())
+	s.Prepared, err = a.Prepare(c.Call())
 	r.OK(err, "%s: preparing %v", s.mode, c)
 	return s
 }
@@ -71,13 +72,29 @@ func (r *Rank) Prepare(a collective.AllReducer, c Case) *Started {
 // Verify compares output, input and guards with what they must be. The stream
 // must have been waited for.
 func (s *Started) Verify() {
+	s.verify(expected(s.Case, s.rank.Size()))
+}
+
+// VerifyTimes is Verify where each 32-bit integer has to be factor times what
+// the one call would have given.
+func (s *Started) VerifyTimes(factor uint32) {
+	want := expected(s.Case, s.rank.Size())
+	for b := want; len(b) > 0; b = b[4:] {
+		binary.LittleEndian.PutUint32(b, binary.LittleEndian.Uint32(b)*factor)
+	}
+	s.verify(want)
+}
+
+// Poison overwrites the output.
+func (s *Started) Poison() { s.rank.Write(s.Recv.Local(), pattern(s.bytes())) }
+
+func (s *Started) verify(want []byte) {
 	r := s.rank
 	size := uint64(s.DType.Size())
 	got := s.guarded("receive", s.Recv.Local())
-	want := expected(s.Case, r.Size())
 	for i := range s.Count {
 		if g, w := got[i*size:(i+1)*size], want[i*size:(i+1)*size]; !bytes.Equal(g, w) {
-			r.Fatalf("%s, %d ranks: %v (%s): element %d is %x, expected %x", s.mode, r.Size(), s.Case, s.Call.Algorithm(), i, g, w)
+			r.Fatalf("%s, %d ranks: %v (%s): element %d is %x, expected %x", s.mode, r.Size(), s.Case, s.Prepared.Algorithm(), i, g, w)
 		}
 	}
 	if !s.inPlace() && !bytes.Equal(s.guarded("send", s.Send.Local()), s.input) {
@@ -91,7 +108,7 @@ func (s *Started) guarded(name string, at device.Ptr) []byte {
 	all := s.rank.Read(at-Guard, Guard+n+Guard)
 	want := pattern(Guard + n + Guard)
 	if !bytes.Equal(all[:Guard], want[:Guard]) || !bytes.Equal(all[Guard+n:], want[Guard+n:]) {
-		s.rank.Fatalf("%s, %d ranks: %v (%s): bytes around the %s buffer were changed: %x before, %x after", s.mode, s.rank.Size(), s.Case, s.Call.Algorithm(), name, all[:Guard], all[Guard+n:])
+		s.rank.Fatalf("%s, %d ranks: %v (%s): bytes around the %s buffer were changed: %x before, %x after", s.mode, s.rank.Size(), s.Case, s.Prepared.Algorithm(), name, all[:Guard], all[Guard+n:])
 	}
 	return all[Guard : Guard+n]
 }

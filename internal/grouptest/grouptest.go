@@ -12,6 +12,7 @@ package grouptest
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -73,6 +74,9 @@ func (r *Rank) Read(at device.Ptr, n uint64) []byte {
 	r.OK(r.Device().CopyToHost(b, at), "CopyToHost")
 	return b
 }
+
+// Word reads a 32-bit word from this rank's device.
+func (r *Rank) Word(at device.Ptr) uint32 { return binary.LittleEndian.Uint32(r.Read(at, 4)) }
 
 // Alloc makes symmetric memory of the group.
 func (r *Rank) Alloc(bytes uint64) *collective.Memory {

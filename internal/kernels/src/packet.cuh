@@ -46,7 +46,7 @@ DEVICE bool receivePacket(const Args& a, u64 at, u32 flag, u32 peer, u64* data) 
 template <class T, class Op>
 DEVICE void packetOneShot(const Args& a) {
   u32 flag = a.self->packetEpoch[blockIndex()] + 1;
-  if (flag == 0) flag = 1;  // 0 is what fresh memory holds
+  if (flag == 0) flag = 2;  // 0 is what fresh memory holds, and 1 would be in the half of the call before
   syncBlock();              // all threads have read the count
   if (threadIndex() == 0) a.self->packetEpoch[blockIndex()] = flag;
 

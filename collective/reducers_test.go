@@ -1,0 +1,34 @@
+package collective_test
+
+import (
+	"context"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/fallback"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/grouptest"
+	"github.com/nvls-allreduce/nvls-allreduce/nvls"
+)
+
+// reducers makes an all-reduce of every kind, for buffers in the memories.
+func reducers(r *grouptest.Rank, memories ...*collective.Memory) []collective.AllReducer {
+	ctx := context.Background()
+	t := collective.Tuning{}
+	z := nvls.NewZeroCopy(r.Group, t)
+	for _, m := range memories {
+		r.OK(z.Register(ctx, m), "Register")
+	}
+	nc, err := nvls.NewCopyIn(ctx, r.Group, 1, t)
+	r.OK(err, "NewCopyIn of nvls")
+	pc, err := fallback.NewCopyIn(ctx, r.Group, 1, t)
+	r.OK(err, "NewCopyIn of fallback")
+	return []collective.AllReducer{
+		z, nc, pc, fallback.NewRing(r.Group, t), fallback.NewP2P(r.Group, fallback.OneShot, t),
+		fallback.NewP2P(r.Group, fallback.TwoShot, t), fallback.NewP2P(r.Group, fallback.Packet, t), fallback.NewP2P(r.Group, fallback.Push, t),
+	}
+}
+
+func closeAll(r *grouptest.Rank, all []collective.AllReducer) {
+	for _, a := range all {
+		r.Close(a)
+	}
+}
