@@ -5,6 +5,7 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
@@ -15,11 +16,12 @@ const (
 	maxSlots = 16
 )
 
-// buffers is the send and the receive region of this rank, in one symmetric
-// memory.
+// buffers is the send and the receive region of this rank: in one symmetric
+// memory, or at an address that only the mode that brought it knows more of.
 type buffers struct {
-	memory *collective.Memory
-	region uint64 // bytes of each
+	memory  *collective.Memory
+	address device.Ptr // without memory
+	region  uint64     // bytes of each
 }
 
 // regionBytes is the size of a region: the largest message of any data type.
@@ -38,11 +40,14 @@ func roundUp(n, unit uint64) uint64 { return (n + unit - 1) / unit * unit }
 // plannedMemory is what this rank is going to ask of its device, before
 // granularities.
 func (b *bench) plannedMemory() result.Memory {
-	m := result.Memory{Buffers: 2 * regionBytes(b.cfg), Control: collective.WorkspaceBytes}
+	region := 2 * regionBytes(b.cfg)
+	m := result.Memory{Buffers: region, Control: collective.WorkspaceBytes}
 	for _, name := range b.cfg.Modes() {
 		switch name {
 		case configs.ModeCopyIn, configs.ModeP2PCopyIn:
 			m.Staging += uint64(b.cfg.NVLS.Staging)
+		case configs.ModeNCCLSymmetric:
+			m.NCCLBuffers = region
 		}
 	}
 	return m
@@ -54,14 +59,22 @@ func (b *bench) allocate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.buffers = &buffers{m, region}
+	b.buffers = &buffers{memory: m, region: region}
 	return nil
+}
+
+// at is the buffer that starts offset bytes into the regions.
+func (b *buffers) at(offset uint64) collective.Buffer {
+	if b.memory == nil {
+		return collective.Buffer{Address: b.address + device.Ptr(offset)}
+	}
+	return b.memory.At(offset)
 }
 
 // call is the all-reduce of size bytes in the slot-th pair of buffers.
 func (b *buffers) call(slot int, size uint64, d collective.DType, op collective.Op, p result.Placement) collective.Call {
 	at := uint64(slot) * roundUp(max(size, 1), slotAlign)
-	c := collective.Call{Send: b.memory.At(at), Recv: b.memory.At(b.region + at), Count: size / uint64(d.Size()), DType: d, Op: op}
+	c := collective.Call{Send: b.at(at), Recv: b.at(b.region + at), Count: size / uint64(d.Size()), DType: d, Op: op}
 	if p == result.InPlace {
 		c.Send = c.Recv
 	}
@@ -76,11 +89,11 @@ func (b *buffers) slots(size uint64) int {
 }
 
 // prepare plans one call a slot.
-func (b *bench) prepare(r collective.AllReducer, size uint64, d collective.DType, op collective.Op, p result.Placement) ([]collective.Prepared, error) {
-	calls := make([]collective.Prepared, b.buffers.slots(size))
+func (m *mode) prepare(size uint64, d collective.DType, op collective.Op, p result.Placement) ([]collective.Prepared, error) {
+	calls := make([]collective.Prepared, m.buffers.slots(size))
 	for i := range calls {
 		var err error
-		if calls[i], err = r.Prepare(b.buffers.call(i, size, d, op, p)); err != nil {
+		if calls[i], err = m.reducer.Prepare(m.buffers.call(i, size, d, op, p)); err != nil {
 			return nil, err
 		}
 	}

@@ -18,6 +18,8 @@ type mode struct {
 	name    string
 	reducer collective.AllReducer
 	asked   bool // named in the configuration, not only a candidate of auto
+	buffers *buffers
+	memory  *ncclMemory // nil but for NCCL
 }
 
 // candidates are what auto chooses from. Copy-in modes are for buffers that are
@@ -102,11 +104,18 @@ func (b *bench) add(ctx context.Context, name string, asked bool) error {
 		m.asked = m.asked || asked
 		return nil
 	}
+	if name == configs.ModeNCCL || name == configs.ModeNCCLSymmetric {
+		m, err := b.openNCCL(ctx, name)
+		if err == nil {
+			b.modes = append(b.modes, m)
+		}
+		return err
+	}
 	r, err := b.reducer(ctx, name)
 	if err != nil {
 		return err
 	}
-	b.modes = append(b.modes, &mode{name, r, asked})
+	b.modes = append(b.modes, &mode{name: name, reducer: r, asked: asked, buffers: b.buffers})
 	return nil
 }
 
@@ -184,7 +193,8 @@ func (b *bench) resolve(name string, d collective.DType, op collective.Op, repor
 		return "", nil
 	}
 	if b.find(substitute) == nil {
-		b.modes = append(b.modes, &mode{substitute, fallback.NewRing(b.group, collective.Tuning{Blocks: uint32(b.cfg.NVLS.Blocks), Threads: uint32(b.cfg.NVLS.Threads)}), true})
+		ring := fallback.NewRing(b.group, collective.Tuning{Blocks: uint32(b.cfg.NVLS.Blocks), Threads: uint32(b.cfg.NVLS.Threads)})
+		b.modes = append(b.modes, &mode{name: substitute, reducer: ring, asked: true, buffers: b.buffers})
 	}
 	if report {
 		b.record.decide(result.Decision{Requested: fmt.Sprintf("%s (%s of %s)", name, op, d), Chosen: substitute, Reason: err.Error()})

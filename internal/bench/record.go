@@ -89,6 +89,9 @@ func (r *record) footprint(m result.Memory) {
 	if m.Staging > 0 {
 		staging = fmt.Sprintf(", %s staging for copy-in", collective.FormatBytes(m.Staging))
 	}
+	if m.NCCLBuffers > 0 {
+		staging += fmt.Sprintf(", 2 x %s buffers that NCCL allocates for nccl-symmetric", collective.FormatBytes(m.NCCLBuffers/2))
+	}
 	r.line("Memory on each device: 2 x %s send and receive buffers, %s signals and scratch%s; rounded up to the driver's granularity",
 		collective.FormatBytes(m.Buffers/2), collective.FormatBytes(m.Control), staging)
 }

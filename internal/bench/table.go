@@ -31,19 +31,22 @@ func (t *table) measure(ctx context.Context) error {
 		}
 	}
 	b.record.endTable()
+	if m := b.find(t.mode); m != nil && m.memory != nil {
+		b.record.ncclMemory(m)
+	}
 	return nil
 }
 
 // row measures one size, out of place and in place.
 func (t *table) row(ctx context.Context, size uint64) error {
 	b := t.b
-	reducer, err := t.choose(ctx, size)
+	m, err := t.choose(ctx, size)
 	if err != nil {
 		return err
 	}
 	var rows []*result.Row
 	for _, p := range []result.Placement{result.OutOfPlace, result.InPlace} {
-		calls, err := b.prepare(reducer, size, t.dtype, t.op, p)
+		calls, err := m.prepare(size, t.dtype, t.op, p)
 		if cannotRun(err) {
 			// A size that this mode cannot take: every rank finds the same.
 			if t.cycle == 0 {
@@ -57,16 +60,16 @@ func (t *table) row(ctx context.Context, size uint64) error {
 		}
 		algorithm := calls[0].Algorithm()
 		if t.mode == configs.ModeAuto {
-			algorithm = reducer.Mode() + " " + algorithm
+			algorithm = m.name + " " + algorithm
 		}
 		row := &result.Row{
 			Mode: t.mode, Algorithm: algorithm, Size: size, Count: size / uint64(t.dtype.Size()),
 			DataType: t.dtype.String(), Op: t.op.String(), Placement: p, Graph: b.cfg.Timing.Graph, Cycle: t.cycle,
 		}
-		if err := b.time(ctx, row, calls); err != nil {
+		if err := m.memory.watch(b.group.Device(), func() error { return b.time(ctx, row, calls) }); err != nil {
 			return err
 		}
-		if err := b.verify(ctx, row, calls[0], b.buffers.call(0, size, t.dtype, t.op, p)); err != nil {
+		if err := b.verify(ctx, row, calls[0], m.buffers.call(0, size, t.dtype, t.op, p)); err != nil {
 			return err
 		}
 		row.Rate(b.world.Size(), b.record.linkPeak())
@@ -84,10 +87,10 @@ const (
 
 // choose finds the all-reduce for a size. For auto it times every candidate on
 // this node and takes the one whose slowest rank is fastest.
-func (t *table) choose(ctx context.Context, size uint64) (collective.AllReducer, error) {
+func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 	b := t.b
 	if t.mode != configs.ModeAuto {
-		return b.find(t.mode).reducer, nil
+		return b.find(t.mode), nil
 	}
 	var best *mode
 	var bestTime time.Duration
@@ -97,7 +100,7 @@ func (t *table) choose(ctx context.Context, size uint64) (collective.AllReducer,
 		if m == nil || m.reducer.Supports(t.dtype, t.op) != nil {
 			continue
 		}
-		calls, err := b.prepare(m.reducer, size, t.dtype, t.op, result.OutOfPlace)
+		calls, err := m.prepare(size, t.dtype, t.op, result.OutOfPlace)
 		if cannotRun(err) {
 			continue
 		}
@@ -115,7 +118,7 @@ func (t *table) choose(ctx context.Context, size uint64) (collective.AllReducer,
 	}
 	b.record.decideNow(result.Decision{SizeBytes: size, Requested: configs.ModeAuto, Chosen: best.name,
 		Reason: fmt.Sprintf("fastest of %d iterations here, us:%s", autoIters, said[1:])})
-	return best.reducer, nil
+	return best, nil
 }
 
 // quick times a few iterations: the slowest rank's time for one.

@@ -131,6 +131,13 @@ type Memory struct {
 	Staging   uint64 `json:"staging_bytes"`   // copy-in and packet buffers
 	Control   uint64 `json:"control_bytes"`   // barrier counters, status words
 	Multicast uint64 `json:"multicast_bytes"` // address range of multicast objects, no memory of its own
+
+	// NCCLBuffers are send and receive data that NCCL allocated for
+	// nccl-symmetric.
+	NCCLBuffers uint64 `json:"nccl_buffers_bytes,omitempty"`
+	// NCCL is what NCCL took beside buffers, all its modes together: by rank 0's
+	// free memory before and after each of its calls.
+	NCCL uint64 `json:"nccl_bytes,omitempty"`
 }
 
 // DeviceName names the run's GPUs: each different name once, in rank order.
