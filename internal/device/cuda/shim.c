@@ -126,6 +126,13 @@ int cuda_mem_create(const cuda_api *api, cu_handle ctx, int device, size_t bytes
 	IN(ctx, cuMemCreate(handle, bytes, &prop, 0));
 }
 
+int cuda_mem_create_fabric(const cuda_api *api, cu_handle ctx, int device, size_t bytes, cu_mem *handle)
+{
+	cu_mem_allocation_prop prop = allocation_prop(device);
+	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+	IN(ctx, cuMemCreate(handle, bytes, &prop, 0));
+}
+
 int cuda_mem_release(const cuda_api *api, cu_handle ctx, cu_mem handle) { IN(ctx, cuMemRelease(handle)); }
 int cuda_mem_export(const cuda_api *api, cu_handle ctx, cu_mem handle, int *fd) { IN(ctx, cuMemExportToShareableHandle(fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)); }
 int cuda_mem_import(const cuda_api *api, cu_handle ctx, int fd, cu_mem *handle) { IN(ctx, cuMemImportFromShareableHandle(handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)); }

@@ -26,6 +26,7 @@ enum {
 	CU_STREAM_CAPTURE_MODE_RELAXED = 2,
 
 	CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
+	CU_MEM_HANDLE_TYPE_FABRIC = 8,
 	CU_MEM_ALLOCATION_TYPE_PINNED = 1,
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
 	CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
@@ -191,6 +192,8 @@ int cuda_context_release(const cuda_api *api, int device);
 int cuda_mem_info(const cuda_api *api, cu_handle ctx, size_t *free, size_t *total);
 int cuda_mem_granularity(const cuda_api *api, int device, int option, size_t *granularity);
 int cuda_mem_create(const cuda_api *api, cu_handle ctx, int device, size_t bytes, cu_mem *handle);
+// cuda_mem_create_fabric asks for memory with a FABRIC handle; for explanations only.
+int cuda_mem_create_fabric(const cuda_api *api, cu_handle ctx, int device, size_t bytes, cu_mem *handle);
 int cuda_mem_release(const cuda_api *api, cu_handle ctx, cu_mem handle);
 int cuda_mem_export(const cuda_api *api, cu_handle ctx, cu_mem handle, int *fd);
 int cuda_mem_import(const cuda_api *api, cu_handle ctx, int fd, cu_mem *handle);

@@ -11,6 +11,8 @@
 //   FAKECUDA_FAIL       "cuMemCreate=2,cuMemMap=401": these calls fail
 //   FAKECUDA_DEVICES    number of devices, 2 by default
 //   FAKECUDA_ATTR132    what attribute 132 (multicast) says, 1 by default
+//   FAKECUDA_FABRIC     attribute 128 (FABRIC handles) is 1, and memory with such a
+//                       handle gives this code
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -36,7 +38,7 @@ enum {
 	ILLEGAL_ADDRESS = 700, CAPTURE_INVALID = 901,
 };
 
-static int log_fd = -1, devices = 2, attr132 = 1;
+static int log_fd = -1, devices = 2, attr132 = 1, fabric = -1;
 static char fail_spec[512];
 static int initialised, sticky;
 static int contexts[16]; // retain counts; a context's handle is its address
@@ -90,6 +92,8 @@ API int cuInit(unsigned flags)
 	devices = s && *s ? atoi(s) : 2;
 	s = getenv("FAKECUDA_ATTR132");
 	attr132 = s && *s ? atoi(s) : 1;
+	s = getenv("FAKECUDA_FABRIC");
+	fabric = s && *s ? atoi(s) : -1;
 	sticky = 0;
 	ENTER;
 	initialised = 1;
@@ -109,6 +113,7 @@ API int cuGetErrorName(int code, const char **s)
 	case ILLEGAL_STATE: *s = "CUDA_ERROR_ILLEGAL_STATE"; return 0;
 	case NOT_FOUND: *s = "CUDA_ERROR_NOT_FOUND"; return 0;
 	case ILLEGAL_ADDRESS: *s = "CUDA_ERROR_ILLEGAL_ADDRESS"; return 0;
+	case 800: *s = "CUDA_ERROR_NOT_PERMITTED"; return 0;
 	case 801: *s = "CUDA_ERROR_NOT_SUPPORTED"; return 0;
 	case 802: *s = "CUDA_ERROR_SYSTEM_NOT_READY"; return 0;
 	}
@@ -162,6 +167,11 @@ API int cuDeviceGetAttribute(int *v, int attribute, int dev)
 	case 76: *v = 0; return 0;
 	case 95: case 102: case 103: *v = 1; return 0;
 	case 106: *v = 32; return 0;
+	case 128:
+		if (fabric < 0)
+			return INVALID_VALUE;
+		*v = 1;
+		return 0;
 	case 132: *v = attr132; return 0;
 	}
 	return INVALID_VALUE; // as a driver that is older than the attribute
@@ -229,6 +239,8 @@ static object *new_object(size_t size)
 API int cuMemCreate(u64 *h, size_t size, const allocation_prop *p, u64 flags)
 {
 	IN_CONTEXT;
+	if (p->handle_types == 8 && fabric > 0)
+		return fabric;
 	if (!check_prop(p) || flags || size == 0 || size % GRANULARITY)
 		return INVALID_VALUE;
 	if (size > (size_t)1 << 30)
