@@ -1,15 +1,9 @@
 package plots
 
 import (
-	"cmp"
 	"fmt"
-	"image/color"
 	"math"
-	"slices"
-	"strings"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -18,248 +12,188 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
-// chart is a heading, a legend and two panels over the same sizes.
+// chart is a heading, a legend and panels over the same sizes.
 type chart struct {
-	title    string
-	facts    []string // what was measured, below the title
-	warnings []string // why to mistrust it
-	legend   legend
-	panels   []panel // from the top
+	runs    []*result.Run
+	options Options
+	theme   *theme
+	scale   scale
+	size    Size
+
+	all        []series
+	looks      []int      // of each line: which style
+	drawn      []bool     // of each line: whether it is in any panel
+	sizes      [2]float64 // the horizontal axis
+	references []entry
+
+	heading []headline
+	legend  legend
+	panels  []*panel // from the top
 }
 
-// panel is one plot of a chart. The chart writes the label of its axis: gonum's
-// plot reserves room for axis labels at a wrong place on a logarithmic axis.
-type panel struct {
-	*plot.Plot
-	yLabel string
+// headline is one line of text above the panels.
+type headline struct {
+	style text.Style
+	text  string
 }
 
 const xLabel = "message size (bytes; K, M, G are binary)"
 
 // newChart plans everything that does not depend on the file format.
 func newChart(runs []*result.Run, o Options) (*chart, error) {
-	all := collect(runs)
-	if len(all) == 0 {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	c := &chart{runs: runs, options: o, theme: themes[o.Theme], size: o.Size}
+	if c.size.Width == 0 {
+		c.size.Width = 9 * vg.Inch
+	}
+	c.scale = scaleOf(c.size.Width)
+	var left int
+	c.all, left = collect(runs, o)
+	if len(c.all) == 0 {
 		e := failure.New(failure.Usage, "nothing to draw: the results have no row with a size and a time")
 		e.Do, e.By = "look at the status of the run", failure.User
 		return nil, e
 	}
-	looks := styles(all)
-	c := &chart{title: cmp.Or(o.Title, "All-reduce: bus bandwidth and time"), facts: facts(runs, all), warnings: warnings(runs)}
-	rate, elapsed := newPanel(all), newPanel(all)
-
-	top, longest, shortest := 0.0, 0.0, math.Inf(1)
-	for i, s := range all {
-		rates, times := make(plotter.XYs, len(s.points)), make(plotter.XYs, len(s.points))
-		for j, p := range s.points {
-			rates[j] = plotter.XY{X: p.size, Y: p.busBW}
-			times[j] = plotter.XY{X: p.size, Y: p.time}
-			top, longest, shortest = max(top, p.busBW), max(longest, p.time), min(shortest, p.time)
-		}
-		addLine(rate, rates, looks[i])
-		addLine(elapsed, times, looks[i])
-		c.legend = append(c.legend, entry{s.label, looks[i]})
-	}
-	if peak := linkPeak(runs); peak > 0 && peak <= 1.25*top {
-		l := style{line: draw.LineStyle{Color: grey, Width: 1, Dashes: []vg.Length{1, 2}}}
-		addLine(rate, plotter.XYs{{X: rate.X.Min, Y: peak}, {X: rate.X.Max, Y: peak}}, l)
-		c.legend = append(c.legend, entry{fmt.Sprintf("peak of a GPU's links, one direction: %.4g GB/s", peak), l})
-		top = max(top, peak)
-	}
-	if top == 0 {
-		top = 1 // a single rank has no bus bandwidth
-	}
-	rate.Y.Min, rate.Y.Max = 0, top*1.05
-	rate.Y.Tick.Marker = rateTicks{}
-	rate.yLabel = "bus bandwidth (" + unitNote(runs, "GB/s") + ")"
-	elapsed.Y.Min, elapsed.Y.Max = timeRange(shortest, longest)
-	elapsed.Y.Scale = plot.LogScale{}
-	elapsed.Y.Tick.Marker = timeTicks{}
-	elapsed.yLabel = "time of one all-reduce"
-	if n := unitNote(runs, ""); n != "" {
-		elapsed.yLabel += " (" + n + ")"
-	}
-	c.panels = []panel{rate, elapsed}
-	for _, p := range c.panels {
-		p.Add(stamp(labels(runs)))
-	}
-	return c, nil
-}
-
-// newPanel is an empty panel over the sizes of all lines.
-func newPanel(all []series) panel {
-	p := plot.New()
+	c.looks, c.drawn = looks(c.all), make([]bool, len(c.all))
 	lo, hi := math.Inf(1), 0.0
-	for _, s := range all {
+	for _, s := range c.all {
 		lo, hi = min(lo, s.points[0].size), max(hi, s.points[len(s.points)-1].size)
 	}
-	p.X.Min, p.X.Max = sizeRange(lo, hi)
-	p.X.Scale = plot.LogScale{}
-	p.X.Tick.Marker = sizeTicks{}
-	p.X.Padding, p.Y.Padding = 0, 0
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		x, y := a.Tick.Label.XAlign, a.Tick.Label.YAlign
-		a.Tick.Label = textStyle(10, color.Black, x, y)
-		a.Tick.Length = 5
+	c.sizes[0], c.sizes[1] = sizeRange(lo, hi)
+	for _, k := range o.Kinds {
+		p, err := c.newPanel(k)
+		if err != nil {
+			return nil, err
+		}
+		c.panels = append(c.panels, p)
 	}
-	grid := plotter.NewGrid()
-	grid.Vertical.Color, grid.Horizontal.Color = gridColor, gridColor
-	p.Add(grid)
-	return panel{Plot: p}
+	c.fillLegend()
+	c.fillHeading(left)
+	return c, c.layOut()
 }
 
-// addLine draws points joined by a line. The axes stay as they are.
-func addLine(p panel, xy plotter.XYs, s style) {
-	p.Add(curve{xy, s})
+func (c *chart) fillLegend() {
+	c.legend = legend{scale: c.scale, style: textStyle(c.scale.of(tickText), c.theme.text, text.XLeft, text.YCenter)}
+	for i, s := range c.all {
+		if c.drawn[i] {
+			c.legend.add(s.label, c.theme.styleOf(c.looks[i], c.scale))
+		}
+	}
+	for _, r := range c.references {
+		c.legend.add(r.label, r.style)
+	}
+	c.legend.arrange(c.room())
 }
 
-// labels are the words that must stand on a chart of these runs.
-func labels(runs []*result.Run) []string {
-	var out []string
-	for _, r := range runs {
-		for _, l := range r.Labels() {
-			if !slices.Contains(out, l) {
-				out = append(out, l)
-			}
-		}
-	}
-	return out
+var titles = map[Kind]string{
+	BusBW: "bus bandwidth", Time: "time", SpeedUp: "speed-up", Spread: "spread of iterations", LinkShare: "link share",
 }
 
-// unitNote puts the word SIMULATED before a unit where it holds for all runs,
-// "partly SIMULATED" where it holds for some.
-func unitNote(runs []*result.Run, unit string) string {
-	simulated := 0
-	for _, r := range runs {
-		if r.Simulated {
-			simulated++
-		}
+// title names the kinds: "All-reduce: bus bandwidth, link share and time".
+func (c *chart) title() string {
+	if c.options.Title != "" {
+		return c.options.Title
 	}
-	note := ""
-	switch simulated {
-	case 0:
-	case len(runs):
-		note = "SIMULATED"
-	default:
-		note = "partly SIMULATED"
-	}
-	return strings.TrimSpace(note + " " + unit)
-}
-
-// linkPeak is the peak of one GPU's links in GB/s if all runs have the same and
-// are measurements, otherwise 0.
-func linkPeak(runs []*result.Run) float64 {
-	for _, r := range runs {
-		if len(r.Labels()) > 0 || r.LinkPeak() != runs[0].LinkPeak() {
-			return 0
-		}
-	}
-	return runs[0].LinkPeak() / 1e9
-}
-
-// facts say what was measured where and when: a line each for what was reduced
-// on which GPUs, and for software and date; what differs between runs is joined.
-func facts(runs []*result.Run, all []series) []string {
-	join := func(sep string, of func(*result.Run) string) string {
-		var out []string
-		for _, r := range runs {
-			if s := of(r); s != "" && !slices.Contains(out, s) {
-				out = append(out, s)
-			}
-		}
-		return strings.Join(out, sep)
-	}
-	var what, place []string
-	for _, s := range all {
-		if w := s.datatype + " " + s.op; !slices.Contains(what, w) {
-			what = append(what, w)
-		}
-		w := "out-of-place"
-		if s.inPlace {
-			w = "in-place"
-		}
-		if !slices.Contains(place, w) {
-			place = append(place, w)
-		}
-	}
-	first := []string{join(" and ", machine), strings.Join(what, ", "), strings.Join(place, ", ")}
-	second := []string{join(", ", func(r *result.Run) string { return r.Driver }), join(", ", func(r *result.Run) string { return r.MPI }),
-		"nvls-allreduce " + join(", ", func(r *result.Run) string { return r.Version }),
-		join(", ", func(r *result.Run) string {
-			if r.Start.IsZero() {
-				return ""
-			}
-			return r.Start.Format("2006-01-02")
-		})}
-	empty := func(s string) bool { return s == "" }
-	return []string{
-		strings.Join(slices.DeleteFunc(first, empty), "  ·  "),
-		strings.Join(slices.DeleteFunc(second, empty), "  ·  "),
-	}
-}
-
-// warnings say what is wrong with the runs.
-func warnings(runs []*result.Run) []string {
-	var out []string
-	add := func(format string, args ...any) {
-		if s := fmt.Sprintf(format, args...); !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	for _, r := range runs {
-		switch r.Status.State {
-		case result.Complete:
-		case result.Running:
-			add("INCOMPLETE: the run had not ended when the results were written")
+	s := "All-reduce: "
+	for i, k := range c.options.Kinds {
+		switch {
+		case i == 0:
+		case i == len(c.options.Kinds)-1:
+			s += " and "
 		default:
-			add("INCOMPLETE: %s: %s", r.Status.State, r.Status.Reason)
+			s += ", "
 		}
-		if n := r.Totals().FailedChecks; n > 0 {
-			add("WRONG DATA in %d of %d rows", n, len(r.Rows))
-		}
+		s += titles[k]
 	}
-	return out
+	return s
 }
 
-// Room around the text and panels of a chart.
+func (c *chart) fillHeading(left int) {
+	add := func(pieces []string, separator string, part float64, clr int) {
+		colors := []text.Style{
+			textStyle(c.scale.of(part), c.theme.text, text.XCenter, text.YTop),
+			textStyle(c.scale.of(part), c.theme.faint, text.XCenter, text.YTop),
+			textStyle(c.scale.of(part), c.theme.warning, text.XCenter, text.YTop),
+		}
+		for _, l := range wrap(colors[clr], pieces, separator, c.room()) {
+			c.heading = append(c.heading, headline{colors[clr], l})
+		}
+	}
+	const plain, faint, warning = 0, 1, 2
+	add([]string{c.title()}, "", titleText, plain)
+	for _, f := range facts(c.runs, c.all) {
+		add(f, " · ", factText, faint)
+	}
+	for _, w := range warnings(c.runs) {
+		add([]string{w}, "", factText, warning)
+	}
+	add(c.notes(left), " · ", factText, faint)
+}
+
+// Room around the text and panels of a chart, in heights of normal text.
 const (
-	marginX = 14
-	marginY = 10
+	margin    = 1.1
+	panelGap  = 1.4
+	labelRoom = 1.7  // beside the panels
+	xRoom     = 1.4  // below them
+	lineRoom  = 1.28 // of a line, in its own height
 )
 
-// size is that of the chart on paper: a fixed one, and higher where the legend
-// or the warnings are long, so that the panels keep theirs.
-func (c *chart) size() (w, h vg.Length) {
-	w, h = 9*vg.Inch, 8*vg.Inch
-	if n := len(c.legend.rows(w - 2*marginX)); n > 2 {
-		h += vg.Length(n-2) * rowHeight
+func (c *chart) room() vg.Length { return c.size.Width - 2*c.scale.of(margin) }
+
+// above is the height of everything that is not a panel.
+func (c *chart) above() vg.Length {
+	h := 2*c.scale.of(margin) + c.scale.of(xRoom) + c.legend.height() + c.scale.of(1)
+	for _, l := range c.heading {
+		h += l.style.Font.Size * lineRoom
 	}
-	return w, h + vg.Length(len(c.warnings))*rowHeight
+	return h + vg.Length(len(c.panels)-1)*c.scale.of(panelGap)
 }
+
+// layOut chooses the height of the chart, if the user has not, and the ticks. A
+// height that leaves no room for the panels is an error.
+func (c *chart) layOut() error {
+	n := vg.Length(len(c.panels))
+	if c.size.Height == 0 {
+		// One panel alone gets the shape of a page of slides.
+		each := c.size.Width * 0.36
+		if n == 1 {
+			each = c.size.Width * 0.48
+		}
+		c.size.Height = c.above() + n*each
+	}
+	h := (c.size.Height - c.above()) / n
+	if least := c.scale.of(9); h < least {
+		need := c.above() + n*least
+		return &failure.Error{Code: failure.Usage, What: fmt.Sprintf("the chart does not fit into a height of %.1f cm", cm(c.size.Height)),
+			Why: fmt.Sprintf("heading and legend need %.1f cm, each of %s at least %.1f cm", cm(c.above()), counted(len(c.panels), "panel"), cm(least)),
+			Do:  fmt.Sprintf("make it %.1f cm high, or wider, or draw fewer kinds", math.Ceil(cm(need)*10)/10), By: failure.User}
+	}
+	for _, p := range c.panels {
+		c.ticks(p, c.room()-c.scale.of(labelRoom), h)
+	}
+	return nil
+}
+
+func cm(l vg.Length) float64 { return float64(l / vg.Centimeter) }
 
 // draw puts the chart on a canvas: text from the top down, and the panels, their
 // axes aligned, on what is left.
 func (c *chart) draw(dc draw.Canvas) {
-	dc.SetColor(color.White)
+	dc.SetColor(c.theme.back)
 	dc.Fill(dc.Rectangle.Path())
-	dc = draw.Crop(dc, marginX, -marginX, marginY, -marginY)
-	room := dc.Max.X - dc.Min.X
-	line := func(s text.Style, txt string) {
-		s = shrink(s, txt, room)
-		dc.FillText(s, vg.Point{X: dc.Center().X, Y: dc.Max.Y}, txt)
-		dc.Max.Y -= s.Font.Size * 1.4
+	m := c.scale.of(margin)
+	dc = draw.Crop(dc, m, -m, m, -m)
+	for _, l := range c.heading {
+		dc.FillText(shrink(l.style, l.text, c.room()), vg.Point{X: dc.Center().X, Y: dc.Max.Y}, l.text)
+		dc.Max.Y -= l.style.Font.Size * lineRoom
 	}
-	line(textStyle(15, color.Black, text.XCenter, text.YTop), c.title)
-	for _, f := range c.facts {
-		line(textStyle(10, grey, text.XCenter, text.YTop), f)
-	}
-	for _, w := range c.warnings {
-		line(textStyle(10, warning, text.XCenter, text.YTop), w)
-	}
-	dc.Max.Y -= 4
-	dc.Max.Y -= c.legend.draw(dc)
-	dc.Max.Y -= 6
-
+	dc.Max.Y -= c.scale.of(0.3)
+	c.legend.draw(dc)
+	dc.Max.Y -= c.legend.height() + c.scale.of(0.7)
 	c.drawPanels(dc)
 }
 
@@ -267,10 +201,10 @@ func (c *chart) draw(dc draw.Canvas) {
 // areas the same left and right edge. plot.Align would do this, but its result
 // leaves wide gaps where tick labels differ in width.
 func (c *chart) drawPanels(dc draw.Canvas) {
-	const gap, labelRoom = 14, 18
-	sty := textStyle(11, color.Black, text.XCenter, text.YBottom)
+	label, gap := c.scale.of(labelRoom), c.scale.of(panelGap)
+	sty := textStyle(c.scale.of(labelText), c.theme.text, text.XCenter, text.YBottom)
 	full := dc
-	dc = draw.Crop(dc, labelRoom, 0, labelRoom, 0)
+	dc = draw.Crop(dc, label, 0, c.scale.of(xRoom), 0)
 
 	n := vg.Length(len(c.panels))
 	h := (dc.Max.Y - dc.Min.Y - gap*(n-1)) / n
@@ -292,7 +226,7 @@ func (c *chart) drawPanels(dc draw.Canvas) {
 		data = p.DataCanvas(canvases[i])
 		turned := shrink(sty, p.yLabel, h)
 		turned.Rotation = math.Pi / 2
-		dc.FillText(turned, vg.Point{X: full.Min.X + labelRoom*0.7, Y: data.Center().Y}, p.yLabel)
+		dc.FillText(turned, vg.Point{X: full.Min.X + label*0.7, Y: data.Center().Y}, p.yLabel)
 	}
-	dc.FillText(sty, vg.Point{X: (left + right) / 2, Y: full.Min.Y}, xLabel)
+	dc.FillText(shrink(sty, xLabel, right-left), vg.Point{X: (left + right) / 2, Y: full.Min.Y}, xLabel)
 }

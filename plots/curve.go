@@ -1,88 +1,84 @@
 package plots
 
 import (
-	"image/color"
+	"math"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// curve is a line through points with a marker on each.
+// curve is a line through points with markers on them. What lies outside the
+// axes is cut.
 type curve struct {
 	points plotter.XYs
 	style  style
 }
 
 func (l curve) Plot(c draw.Canvas, p *plot.Plot) {
+	at := onCanvas(l.points, c, p)
+	if len(at) > 1 {
+		c.StrokeLines(l.style.line, c.ClipLinesXY(at)...)
+	}
+	// Where points are dense, every one stays in the line but markers keep a
+	// distance, or they would make a bar.
+	gap := 3.5 * l.style.radius
+	last := -1
+	for i, q := range at {
+		if last >= 0 && i < len(at)-1 && distance(q, at[last]) < gap {
+			continue
+		}
+		if last > 0 && i == len(at)-1 && distance(q, at[last]) < gap/2 {
+			continue
+		}
+		if last = i; inside(c, q) {
+			l.style.mark(&c, q)
+		}
+	}
+}
+
+// band is the area between two values at each place.
+type band struct {
+	low, high plotter.XYs
+	style     style
+}
+
+func (b band) Plot(c draw.Canvas, p *plot.Plot) {
+	low, high := onCanvas(b.low, c, p), onCanvas(b.high, c, p)
+	outline := append([]vg.Point(nil), high...)
+	for i := len(low) - 1; i >= 0; i-- {
+		outline = append(outline, low[i])
+	}
+	switch len(low) {
+	case 0:
+		return
+	case 1:
+		// One size has no width: a bar stands for the area.
+		bar := b.style.line
+		bar.Dashes = nil
+		c.StrokeLines(bar, c.ClipLinesXY([]vg.Point{low[0], high[0]})...)
+		return
+	}
+	c.FillPolygon(b.style.band, c.ClipPolygonXY(outline))
+}
+
+func onCanvas(xy plotter.XYs, c draw.Canvas, p *plot.Plot) []vg.Point {
 	x, y := p.Transforms(&c)
-	at := make([]vg.Point, len(l.points))
-	for i, q := range l.points {
+	at := make([]vg.Point, len(xy))
+	for i, q := range xy {
 		at[i] = vg.Point{X: x(q.X), Y: y(q.Y)}
 	}
-	c.StrokeLines(l.style.line, c.ClipLinesXY(at)...)
-	for _, q := range at {
-		l.style.mark(&c, q)
-	}
+	return at
 }
 
-// entry is a line's place in the legend.
-type entry struct {
-	label string
-	style style
+func distance(a, b vg.Point) vg.Length {
+	d := a.Sub(b)
+	return vg.Length(math.Hypot(float64(d.X), float64(d.Y)))
 }
 
-// legend is drawn above the panels and not in them, so that it never covers
-// data. It fills as many rows as it needs.
-type legend []entry
-
-const (
-	thumbWidth = vg.Length(34)
-	thumbGap   = vg.Length(5)  // between thumbnail and text
-	entryGap   = vg.Length(18) // between entries
-	rowHeight  = vg.Length(15)
-)
-
-// legendText is the style of its labels.
-var legendText = textStyle(10, color.Black, text.XLeft, text.YCenter)
-
-func (e entry) width() vg.Length { return thumbWidth + thumbGap + legendText.Width(e.label) }
-
-// rows breaks the legend into lines of at most room.
-func (l legend) rows(room vg.Length) []legend {
-	var out []legend
-	for len(l) > 0 {
-		n, w := 1, l[0].width()
-		for n < len(l) && w+entryGap+l[n].width() <= room {
-			w += entryGap + l[n].width()
-			n++
-		}
-		out = append(out, l[:n])
-		l = l[n:]
-	}
-	return out
-}
-
-// draw writes the legend at the top of c and returns its height.
-func (l legend) draw(c draw.Canvas) vg.Length {
-	room := c.Max.X - c.Min.X
-	rows := l.rows(room)
-	for i, row := range rows {
-		w := entryGap * vg.Length(len(row)-1)
-		for _, e := range row {
-			w += e.width()
-		}
-		x, mid := max(c.Min.X, c.Center().X-w/2), c.Max.Y-(vg.Length(i)+0.5)*rowHeight
-		for _, e := range row {
-			c.StrokeLine2(e.style.line, x, mid, x+thumbWidth, mid)
-			e.style.mark(&c, vg.Point{X: x + thumbWidth/2, Y: mid})
-			fit := shrink(legendText, e.label, room-thumbWidth-thumbGap)
-			// One point up: the middle of a text's box lies below that of its letters.
-			c.FillText(fit, vg.Point{X: x + thumbWidth + thumbGap, Y: mid + 1}, e.label)
-			x += e.width() + entryGap
-		}
-	}
-	return vg.Length(len(rows)) * rowHeight
+// inside allows for rounding at the edge.
+func inside(c draw.Canvas, p vg.Point) bool {
+	const hair = 0.01
+	return p.X >= c.Min.X-hair && p.X <= c.Max.X+hair && p.Y >= c.Min.Y-hair && p.Y <= c.Max.Y+hair
 }

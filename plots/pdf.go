@@ -36,7 +36,7 @@ func writePDF(w io.Writer, c *chart, date time.Time) error {
 	defer pdf.SetDefaultCreationDate(time.Time{})
 	defer pdf.SetDefaultModificationDate(time.Time{})
 
-	canvas := pdfCanvas{vgpdf.New(c.size())}
+	canvas := pdfCanvas{vgpdf.New(c.size.Width, c.size.Height)}
 	c.draw(draw.New(canvas))
 	_, err := canvas.WriteTo(w)
 	return err

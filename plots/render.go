@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
@@ -34,33 +34,31 @@ func FormatOf(path string) (Format, error) {
 	return "", e
 }
 
-// Options of a chart. The zero value is a good chart.
-type Options struct {
-	// Title replaces the heading; what was run where stands below it always.
-	Title string
+// dpi is the dots per inch of a PNG: print quality for a chart of a column's
+// width, screen quality for larger ones.
+func dpi(width vg.Length) int {
+	if width <= 13*vg.Centimeter {
+		return 300
+	}
+	return 144
 }
 
-// dpi is the dots per inch of a PNG.
-const dpi = 144
-
-// Render draws the chart of runs to w: bus bandwidth against message size above,
-// time against message size below, a line for each mode. It is an error (a
-// failure with code Usage) if the runs have no row to draw.
+// Render draws the chart of runs to w: a panel for each kind of Options, in each
+// a line for each mode. It is an error (a failure with code Usage) if the runs
+// have no row to draw, or nothing of one of the kinds.
 func Render(w io.Writer, f Format, runs []*result.Run, o Options) error {
 	c, err := newChart(runs, o)
 	if err != nil {
 		return err
 	}
-	width, height := c.size()
+	width, height := c.size.Width, c.size.Height
 	switch f {
 	case PNG:
-		img := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi))
+		img := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi(width)), vgimg.UseBackgroundColor(c.theme.back))
 		c.draw(draw.New(img))
 		_, err = vgimg.PngCanvas{Canvas: img}.WriteTo(w)
 	case SVG:
-		svg := vgsvg.New(width, height)
-		c.draw(draw.New(svg))
-		_, err = svg.WriteTo(w)
+		err = writeSVG(w, c)
 	case PDF:
 		err = writePDF(w, c, runs[0].Start)
 	default:

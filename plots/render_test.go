@@ -148,7 +148,7 @@ func TestPDFText(t *testing.T) {
 		text, _ := io.ReadAll(z) // to the end of the stream; what follows is no part of it
 		all += string(text)
 	}
-	for _, want := range []string{"(10 \xb5s)", "(2 ranks on 1 \xd7 NVIDIA H200  \xb7  float sum", "0.690 0.000 0.125 rg"} {
+	for _, want := range []string{"(10 \xb5s)", "(2 ranks on 1 \xd7 NVIDIA H200 \xb7 float sum", "0.690 0.000 0.125 rg"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no text %q in the PDF", want)
 		}
@@ -224,20 +224,20 @@ func TestWords(t *testing.T) {
 		not  []string
 	}{
 		"facts": {[]*result.Run{published()}, []string{
-			"8 × NVIDIA H100 80GB HBM3  ·  float sum  ·  out-of-place",
-			"CUDA 13.0, driver 580.159.04  ·  Open MPI v4.1.6  ·  nvls-allreduce v0.1.0  ·  2026-11-29",
-			"peak of a GPU&#39;s links, one direction: 450 GB/s"}, nil},
+			"8 × NVIDIA H100 80GB HBM3 · float sum · out-of-place",
+			"CUDA 13.0, driver 580.159.04 · Open MPI v4.1.6 · nvls-allreduce v0.1.0 · 2026-11-29",
+			"link peak 450 GB/s"}, nil},
 		"graph":     {[]*result.Run{graph(model(2, 1<<10, 1<<11, 2, "ring"), 4)}, []string{"ring", "ring, graph"}, nil},
-		"in-place":  {[]*result.Run{inPlaceOnly}, []string{"p2p, in-place", "2 × NVIDIA H200  ·  float sum  ·  in-place"}, []string{"p2p"}},
+		"in-place":  {[]*result.Run{inPlaceOnly}, []string{"p2p, in-place", "2 × NVIDIA H200 · float sum · in-place"}, []string{"p2p"}},
 		"both":      {[]*result.Run{model(2, 1<<10, 1<<11, 2, "p2p")}, []string{"p2p"}, []string{"p2p, in-place"}},
 		"datatype":  {[]*result.Run{model(2, 1<<10, 1<<10, 2, "p2p"), half}, []string{"p2p, float, run 001122", "p2p, half, run 001122"}, nil},
 		"two runs":  {[]*result.Run{model(2, 1<<10, 1<<10, 2, "p2p"), other}, []string{"p2p, run 001122", "p2p, run ff1122"}, nil},
 		"two sizes": {[]*result.Run{model(2, 1<<10, 1<<10, 2, "p2p"), model(4, 1<<10, 1<<10, 2, "p2p")}, []string{"p2p, 2 × NVIDIA H200", "p2p, 4 × NVIDIA H200"}, nil},
-		"shared":    {[]*result.Run{shared(model(4, 1<<10, 1<<10, 2, "p2p"))}, []string{"4 ranks on 1 × NVIDIA H200  ·  float sum  ·  out-of-place"}, nil},
+		"shared":    {[]*result.Run{shared(model(4, 1<<10, 1<<10, 2, "p2p"))}, []string{"4 ranks on 1 × NVIDIA H200 · float sum · out-of-place"}, nil},
 		"damaged":   {[]*result.Run{damaged()}, []string{"INCOMPLETE: interrupted: SIGTERM", "WRONG DATA in 1 of 372 rows"}, nil},
 		"running":   {[]*result.Run{running}, []string{"INCOMPLETE: the run had not ended when the results were written"}, nil},
-		"no peak":   {[]*result.Run{labelled}, nil, []string{"peak of a GPU&#39;s links, one direction: 450 GB/s"}},
-		"low":       {[]*result.Run{model(8, 1<<10, 1<<12, 2, "ring")}, nil, []string{"peak of a GPU&#39;s links, one direction: 450 GB/s"}},
+		"no peak":   {[]*result.Run{labelled}, nil, []string{"link peak 450 GB/s"}},
+		"low":       {[]*result.Run{model(8, 1<<10, 1<<12, 2, "ring")}, nil, []string{"link peak 450 GB/s"}},
 	} {
 		words := texts(render(t, plots.SVG, c.runs...))
 		for _, w := range c.want {

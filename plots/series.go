@@ -12,8 +12,9 @@ import (
 // series is one line of a chart.
 type series struct {
 	key
-	label  string
-	points []point // by rising size, one for each size
+	label    string
+	points   []point // by rising size, one for each size
+	repeated int     // sizes that have several rows
 }
 
 // key is what the rows of one line have in common.
@@ -28,19 +29,21 @@ type key struct {
 
 // point is the measurement of one size.
 type point struct {
-	size, time, busBW float64 // bytes, µs, GB/s
+	size, time, busBW float64       // bytes, µs, GB/s
+	share             *float64      // of the links' peak, 1 = all of it; nil when not known
+	iterations        *result.Stats // nil when not taken
 }
 
 // collect makes the lines of a chart, in the order in which the rows were
 // measured. Out-of-place rows are drawn; a mode that has only in-place rows is
 // drawn by those and says so. Rows of no size or no time cannot stand on a
-// logarithmic axis and are left out.
-func collect(runs []*result.Run) []series {
-	var all []series
+// logarithmic axis; they are left out and counted.
+func collect(runs []*result.Run, o Options) (all []series, left int) {
 	rows := make(map[key][]result.Row)
 	for i, run := range runs {
 		for _, r := range run.Rows {
 			if r.Size == 0 || r.Time <= 0 {
+				left++
 				continue
 			}
 			k := key{i, r.Mode, r.Graph, r.DataType, r.Op, r.Placement == result.InPlace}
@@ -56,76 +59,129 @@ func collect(runs []*result.Run) []series {
 		return s.inPlace && rows[other] != nil
 	})
 	for i := range all {
-		all[i].points = points(rows[all[i].key])
-		all[i].label = label(all[i], all, runs)
+		all[i].points, all[i].repeated = points(rows[all[i].key])
+		all[i].label = label(all[i], all, runs, o)
 	}
-	return all
+	distinguish(all)
+	return all, left
 }
 
 // points sorts rows by size. Of several of the same size, as a repeated sweep
-// has, the one of the median time stands for all.
-func points(rows []result.Row) []point {
+// has, the one of the median time stands for all; repeated counts such sizes.
+func points(rows []result.Row) (out []point, repeated int) {
 	slices.SortStableFunc(rows, func(a, b result.Row) int {
 		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Time, b.Time))
 	})
-	var out []point
 	for len(rows) > 0 {
 		n := 1
 		for n < len(rows) && rows[n].Size == rows[0].Size {
 			n++
 		}
+		if n > 1 {
+			repeated++
+		}
 		m := rows[(n-1)/2]
-		out = append(out, point{float64(m.Size), m.Time, m.BusBW})
+		out = append(out, point{float64(m.Size), m.Time, m.BusBW, m.LinkShare, m.Iterations})
 		rows = rows[n:]
 	}
-	return out
+	return out, repeated
 }
 
-// label names s by its mode and by whatever tells it from the other lines.
-func label(s series, all []series, runs []*result.Run) string {
+// label names s by the name of its run, if it has one, or else by its mode; and
+// by whatever tells it from the other lines.
+func label(s series, all []series, runs []*result.Run, o Options) string {
+	name := o.name(s.run, runs[s.run])
+	// The lines that s could be taken for: a name tells a run's lines from others.
+	near := slices.DeleteFunc(slices.Clone(all), func(x series) bool { return name != "" && x.run != s.run })
 	differ := func(of func(series) string) bool {
-		return slices.ContainsFunc(all, func(x series) bool { return of(x) != of(s) })
+		return slices.ContainsFunc(near, func(x series) bool { return of(x) != of(s) })
 	}
-	words := []string{s.mode}
-	if s.graph > 0 {
-		words = append(words, "graph")
-		if slices.ContainsFunc(all, func(x series) bool { return x.graph > 0 && x.graph != s.graph }) {
-			words[len(words)-1] += fmt.Sprintf(" x%d", s.graph)
+	var words []string
+	if mode := func(x series) string { return x.mode }; name == "" || differ(mode) {
+		words = append(words, s.mode)
+	}
+	if s.graph > 0 && (name == "" || differ(func(x series) string { return fmt.Sprint(x.graph) })) {
+		w := "graph"
+		if slices.ContainsFunc(near, func(x series) bool { return x.graph > 0 && x.graph != s.graph }) {
+			w += fmt.Sprintf(" x%d", s.graph)
 		}
+		words = append(words, w)
 	}
 	if s.inPlace {
 		words = append(words, "in-place")
 	}
-	// In the order of what a reader looks for; a run's id only tells runs apart
-	// that are alike in all else.
-	type part = func(series) string
-	parts := []part{
+	for _, of := range []func(series) string{
 		func(x series) string { return x.datatype },
 		func(x series) string { return x.op },
-		func(x series) string { return machine(runs[x.run]) },
-	}
-	for _, of := range parts {
+	} {
 		if differ(of) {
 			words = append(words, of(s))
 		}
 	}
-	if slices.ContainsFunc(all, func(x series) bool { return x.run != s.run && machine(runs[x.run]) == machine(runs[s.run]) }) {
-		id := runs[s.run].ID
-		words = append(words, "run "+id[:min(len(id), 6)])
+	if name == "" {
+		words = append(words, origin(s, all, runs, o)...)
 	}
 	if l := runs[s.run].Label(); l != "" && slices.ContainsFunc(runs, func(r *result.Run) bool { return r.Label() == "" }) {
 		words = append(words, l)
 	}
-	return strings.Join(words, ", ")
+	switch text := strings.Join(words, ", "); {
+	case name == "":
+		return text
+	case text == "":
+		return name
+	default:
+		return name + ": " + text
+	}
+}
+
+// origin tells the run of s from the other runs without a name: by its machine,
+// and where that is the same, by its file or its id.
+func origin(s series, all []series, runs []*result.Run, o Options) []string {
+	var words []string
+	mine := machine(runs[s.run])
+	other := func(is func(x series) bool) bool {
+		return slices.ContainsFunc(all, func(x series) bool {
+			return x.run != s.run && o.name(x.run, runs[x.run]) == "" && is(x)
+		})
+	}
+	if other(func(x series) bool { return machine(runs[x.run]) != mine }) {
+		words = append(words, mine)
+	}
+	if other(func(x series) bool { return machine(runs[x.run]) == mine }) {
+		id := runs[s.run].ID
+		switch {
+		case s.run < len(o.Files):
+			words = append(words, o.Files[s.run])
+		case id != "":
+			words = append(words, "run "+id[:min(len(id), 6)])
+		default:
+			words = append(words, fmt.Sprintf("result %d", s.run+1))
+		}
+	}
+	return words
+}
+
+// distinguish numbers lines whose labels are the same all the same, as those of
+// two runs that were given one name.
+func distinguish(all []series) {
+	seen := make(map[string]int)
+	for i := range all {
+		l := all[i].label
+		if seen[l]++; seen[l] > 1 {
+			all[i].label = fmt.Sprintf("%s (%d)", l, seen[l])
+		}
+	}
 }
 
 // machine names the GPUs of a run and their number: "8 × NVIDIA H200". Ranks
 // are counted beside when they share GPUs.
 func machine(r *result.Run) string {
+	// A log may not tell UUIDs; then each rank has its own GPU.
 	var seen []string
 	for _, d := range r.Devices {
-		if !slices.Contains(seen, d.UUID) {
-			seen = append(seen, d.UUID)
+		id := cmp.Or(d.UUID, fmt.Sprintf("rank %d", d.Rank))
+		if !slices.Contains(seen, id) {
+			seen = append(seen, id)
 		}
 	}
 	gpus := cmp.Or(len(seen), r.WorldSize)

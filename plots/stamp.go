@@ -12,26 +12,27 @@ import (
 
 // stamp writes lines across a panel, large, slanted and translucent, over the
 // data: what a chart shows cannot be cut out without them.
-type stamp []string
-
-var stampColor = color.NRGBA{0xb0, 0x00, 0x20, 0x38}
+type stamp struct {
+	lines []string
+	color color.Color
+}
 
 const stampSlant = math.Pi / 12
 
 func (s stamp) Plot(c draw.Canvas, _ *plot.Plot) {
-	if len(s) == 0 {
+	if len(s.lines) == 0 {
 		return
 	}
 	w, h := c.Max.X-c.Min.X, c.Max.Y-c.Min.Y
-	sty := textStyle(vg.Length(math.Min(float64(w)/8, float64(h)/2/float64(len(s)))), stampColor, text.XCenter, text.YCenter)
-	for _, line := range s {
+	sty := textStyle(vg.Length(math.Min(float64(w)/8, float64(h)/2/float64(len(s.lines)))), s.color, text.XCenter, text.YCenter)
+	for _, line := range s.lines {
 		sty = shrink(sty, line, w*0.85)
 	}
 	sty.Rotation = stampSlant
 	sin, cos := math.Sincos(stampSlant)
-	for i, line := range s {
+	for i, line := range s.lines {
 		// Lines lie one below the other across the slant, centred together.
-		d := (float64(len(s)-1)/2 - float64(i)) * 1.15 * float64(sty.Font.Size)
+		d := (float64(len(s.lines)-1)/2 - float64(i)) * 1.15 * float64(sty.Font.Size)
 		at := c.Center().Add(vg.Point{X: vg.Length(-d * sin), Y: vg.Length(d * cos)})
 		c.FillText(sty, at, line)
 	}

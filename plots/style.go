@@ -4,67 +4,102 @@ import (
 	"image/color"
 	"slices"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// palette is that of Okabe and Ito without its yellow, which is too light for
-// lines: seven colours that all kinds of colour vision tell apart.
-var palette = []color.Color{
-	color.NRGBA{0x00, 0x72, 0xb2, 0xff}, // blue
-	color.NRGBA{0xd5, 0x5e, 0x00, 0xff}, // vermilion
-	color.NRGBA{0x00, 0x9e, 0x73, 0xff}, // bluish green
-	color.NRGBA{0xcc, 0x79, 0xa7, 0xff}, // reddish purple
-	color.NRGBA{0xe6, 0x9f, 0x00, 0xff}, // orange
-	color.NRGBA{0x56, 0xb4, 0xe9, 0xff}, // sky blue
-	color.NRGBA{0x00, 0x00, 0x00, 0xff}, // black
+// style is how one line looks.
+type style struct {
+	line   draw.LineStyle
+	marker marker // nil for a reference line
+	radius vg.Length
+	back   color.Color // of the chart
+	band   color.Color // of the area around the line
 }
 
 // There are as many markers as colours, and a number of dashes that has no
-// factor in common with theirs: 35 lines before two look the same.
+// factor in common with theirs: 35 lines before two look the same. Dashes are in
+// multiples of a line's width.
 var (
-	markers = []draw.GlyphDrawer{
-		draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.PlusGlyph{},
+	markers = []marker{
+		solid{draw.CircleGlyph{}}, solid{draw.BoxGlyph{}}, solid{draw.PyramidGlyph{}}, strokes{{1, 1}, {1, -1}},
+		hollow{draw.CircleGlyph{}}, hollow{draw.BoxGlyph{}}, strokes{{1.2, 0}, {0, 1.2}},
 	}
-	dashes = [][]vg.Length{nil, {8, 3}, {3, 2}, {8, 3, 2, 3}, {1.5, 2}}
+	dashes = [][]vg.Length{nil, {5, 2}, {2, 1.5}, {6, 2, 1.5, 2}, {1, 1.5}}
 )
 
-var (
-	grey      = color.NRGBA{0x60, 0x60, 0x60, 0xff}
-	gridColor = color.NRGBA{0xdd, 0xdd, 0xdd, 0xff}
-	warning   = color.NRGBA{0xb0, 0x00, 0x20, 0xff}
-)
-
-// style is how one line looks.
-type style struct {
-	line  draw.LineStyle
-	glyph draw.GlyphStyle
-}
-
-func styleOf(i int) style {
-	c := palette[i%len(palette)]
+// styleOf is the look of line i.
+func (t *theme) styleOf(i int, s scale) style {
+	c := t.palette[i%len(t.palette)]
+	faint := c
+	faint.A = t.band
 	return style{
-		line:  draw.LineStyle{Color: c, Width: 1.5, Dashes: dashes[i%len(dashes)]},
-		glyph: draw.GlyphStyle{Color: c, Radius: 3, Shape: markers[i%len(markers)]},
+		line:   lineStyle(c, s.of(0.15), dashes[i%len(dashes)]),
+		marker: markers[i%len(markers)], radius: s.of(0.3),
+		back: t.back, band: faint,
 	}
 }
 
-// mark draws the marker, with unbroken strokes whatever the line's dashes. A
-// marker on the edge of the data area is not cut.
+// reference is the look of a reference line.
+func (t *theme) reference(s scale, dash []vg.Length) style {
+	return style{line: lineStyle(t.faint, s.of(0.12), dash)}
+}
+
+func lineStyle(c color.Color, width vg.Length, dash []vg.Length) draw.LineStyle {
+	l := draw.LineStyle{Color: c, Width: width}
+	for _, d := range dash {
+		l.Dashes = append(l.Dashes, d*width)
+	}
+	return l
+}
+
+// marker stands at the points of a line.
+type marker interface {
+	draw(c *draw.Canvas, s style, at vg.Point)
+}
+
+// mark draws the marker, if there is one. A marker on the edge of the data area
+// is not cut.
 func (s style) mark(c *draw.Canvas, at vg.Point) {
-	c.SetLineStyle(draw.LineStyle{Color: s.line.Color, Width: s.line.Width})
-	c.DrawGlyphNoClip(s.glyph, at)
+	if s.marker != nil {
+		s.marker.draw(c, s, at)
+	}
+}
+
+// solid is a filled shape.
+type solid struct{ shape draw.GlyphDrawer }
+
+func (m solid) draw(c *draw.Canvas, s style, at vg.Point) {
+	c.DrawGlyphNoClip(draw.GlyphStyle{Color: s.line.Color, Radius: s.radius, Shape: m.shape}, at)
+}
+
+// hollow is the outline of a shape, which hides the line.
+type hollow struct{ shape draw.GlyphDrawer }
+
+func (m hollow) draw(c *draw.Canvas, s style, at vg.Point) {
+	c.DrawGlyphNoClip(draw.GlyphStyle{Color: s.line.Color, Radius: s.radius * 1.1, Shape: m.shape}, at)
+	c.DrawGlyphNoClip(draw.GlyphStyle{Color: s.back, Radius: s.radius*1.1 - s.line.Width*0.8, Shape: m.shape}, at)
+}
+
+// strokes are lines through the point, with ends in radii, on a rim that sets
+// them off the line.
+type strokes [2]struct{ x, y vg.Length }
+
+func (m strokes) draw(c *draw.Canvas, s style, at vg.Point) {
+	for _, l := range []draw.LineStyle{{Color: s.back, Width: 2.2 * s.line.Width}, {Color: s.line.Color, Width: s.line.Width}} {
+		for _, end := range m {
+			d := vg.Point{X: end.x * s.radius, Y: end.y * s.radius}
+			c.StrokeLine2(l, at.X-d.X, at.Y-d.Y, at.X+d.X, at.Y+d.Y)
+		}
+	}
 }
 
 // modeOrder gives each mode its own look, the same in every chart.
 var modeOrder = []string{"nvls-zero-copy", "ring", "p2p", "nvls-copy-in", "nccl", "auto"}
 
-// styles chooses a look for each line: the mode's own for the first line of a
-// mode, the next free one for others.
-func styles(all []series) []style {
+// looks chooses for each line: the mode's own for the first line of a mode, the
+// next free one for others.
+func looks(all []series) []int {
 	chosen := make([]int, len(all))
 	taken := make(map[int]bool)
 	for i, s := range all {
@@ -77,30 +112,13 @@ func styles(all []series) []style {
 		}
 	}
 	next := 0
-	out := make([]style, len(all))
 	for i, m := range chosen {
 		if m < 0 {
 			for taken[next] {
 				next++
 			}
-			m, taken[next] = next, true
+			chosen[i], taken[next] = next, true
 		}
-		out[i] = styleOf(m)
 	}
-	return out
-}
-
-// textStyle is the chart's typeface in a size in points. There is no bold: the
-// PDF canvas of gonum/plot 0.17 does not find bold faces.
-func textStyle(size vg.Length, c color.Color, x text.XAlignment, y text.YAlignment) text.Style {
-	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
-	return text.Style{Color: c, Font: f, XAlign: x, YAlign: y, Handler: plot.DefaultTextHandler}
-}
-
-// shrink makes s smaller until txt is at most w wide.
-func shrink(s text.Style, txt string, w vg.Length) text.Style {
-	if now := s.Width(txt); now > w {
-		s.Font.Size *= w / now
-	}
-	return s
+	return chosen
 }

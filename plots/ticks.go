@@ -3,26 +3,25 @@ package plots
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
 )
 
 // sizeTicks are ticks of a logarithmic axis of bytes: one at each power of two,
-// and labels at as many of them as fit, in binary units: 512, 1K, 32M, 8G.
-type sizeTicks struct{}
+// and at most max labels, in binary units: 512, 1K, 32M, 8G.
+type sizeTicks struct{ max int }
 
 // sizeSteps are the distances in powers of two between labels, to be tried in
-// this order; maxSizeLabels is what fits beside each other.
-var sizeSteps = []int{1, 2, 5, 10}
+// this order.
+var sizeSteps = []int{1, 2, 4, 5, 10, 20}
 
-const maxSizeLabels = 16
-
-func (sizeTicks) Ticks(lo, hi float64) []plot.Tick {
+func (t sizeTicks) Ticks(lo, hi float64) []plot.Tick {
 	first, last := int(math.Ceil(math.Log2(lo)-1e-9)), int(math.Floor(math.Log2(hi)+1e-9))
 	step := sizeSteps[len(sizeSteps)-1]
 	for _, s := range sizeSteps {
-		if (last-first)/s+1 <= maxSizeLabels {
+		if (last-first)/s+1 <= t.max {
 			step = s
 			break
 		}
@@ -65,23 +64,57 @@ func sizeRange(lo, hi float64) (float64, float64) {
 }
 
 // timeTicks are ticks of a logarithmic axis of microseconds: labels at powers
-// of ten, and at 2 and 5 times those where the range is short.
-type timeTicks struct{}
+// of ten, and at 2 and 5 times those where they fit, as far apart as max labels
+// would be.
+type timeTicks struct{ max int }
 
-func (timeTicks) Ticks(lo, hi float64) []plot.Tick {
-	short := hi/lo < 150
+// timeLabels are the multiples of powers of ten that are labelled, to be tried in
+// this order. The later ones are for short axes whose range holds no two powers.
+var timeLabels = [][]int{{1, 2, 5}, {1, 5}, {1}, {5}, {2}}
+
+func (t timeTicks) Ticks(lo, hi float64) []plot.Tick {
+	within := func(v float64) bool { return v >= lo*(1-1e-9) && v <= hi*(1+1e-9) }
+	first, last := int(math.Floor(math.Log10(lo)+1e-9)), int(math.Floor(math.Log10(hi)+1e-9))
+	var chosen map[float64]bool
+	fits := func(every, offset int, multiples []int) bool {
+		chosen = make(map[float64]bool)
+		before := 0.0
+		for e := first; e <= last; e++ {
+			for _, m := range multiples {
+				v := float64(m) * math.Pow10(e)
+				if !within(v) || (e-first)%every != offset {
+					continue
+				}
+				if before > 0 && math.Log(v/before)*float64(t.max) < 0.85*math.Log(hi/lo) {
+					return false
+				}
+				chosen[v], before = true, v
+			}
+		}
+		return len(chosen) > 1
+	}
+	found := slices.ContainsFunc(timeLabels, func(m []int) bool { return fits(1, 0, m) })
+	for every := 2; !found && every <= last-first; every++ {
+		for offset := 0; !found && offset < every; offset++ {
+			found = fits(every, offset, []int{1})
+		}
+	}
+	if !found {
+		// A range that the user chose may hold no two of them.
+		return linearTicks{t.max}.label(lo, hi, timeLabel)
+	}
 	var ticks []plot.Tick
-	for e := int(math.Floor(math.Log10(lo) + 1e-9)); e <= int(math.Floor(math.Log10(hi)+1e-9)); e++ {
+	for e := first; e <= last; e++ {
 		for m := 1; m <= 9; m++ {
 			v := float64(m) * math.Pow10(e)
-			if v < lo*(1-1e-9) || v > hi*(1+1e-9) {
+			if !within(v) {
 				continue
 			}
-			t := plot.Tick{Value: v}
-			if m == 1 || short && (m == 2 || m == 5) {
-				t.Label = timeLabel(v)
+			tick := plot.Tick{Value: v}
+			if chosen[v] {
+				tick.Label = timeLabel(v)
 			}
-			ticks = append(ticks, t)
+			ticks = append(ticks, tick)
 		}
 	}
 	return ticks
@@ -126,29 +159,32 @@ func timeRange(lo, hi float64) (float64, float64) {
 	return a / room, b * room
 }
 
-// rateTicks are ticks of a linear axis that begins at zero.
-type rateTicks struct{}
+// linearTicks divide a linear axis into at most max steps, at multiples of 1, 2
+// or 5 times a power of ten.
+type linearTicks struct{ max int }
 
-func (rateTicks) Ticks(lo, hi float64) []plot.Tick {
-	step := rateStep(hi)
-	decimals := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
+func (t linearTicks) Ticks(lo, hi float64) []plot.Tick {
+	decimals := max(0, -int(math.Floor(math.Log10(t.step(lo, hi))+1e-9)))
+	return t.label(lo, hi, func(v float64) string { return strconv.FormatFloat(v, 'f', decimals, 64) })
+}
+
+func (t linearTicks) label(lo, hi float64, name func(float64) string) []plot.Tick {
+	step := t.step(lo, hi)
 	var ticks []plot.Tick
-	for i := 0; float64(i)*step <= hi*(1+1e-9); i++ {
-		v := float64(i) * step
-		ticks = append(ticks, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'f', decimals, 64)})
+	// Nothing that is drawn is below zero.
+	for i := max(0, math.Ceil(lo/step-1e-9)); i*step <= hi*(1+1e-9); i++ {
+		ticks = append(ticks, plot.Tick{Value: i * step, Label: name(i * step)})
 	}
 	return ticks
 }
 
-// rateStep is 1, 2 or 5 times a power of ten and gives five to eleven steps up to
-// hi.
-func rateStep(hi float64) float64 {
-	p := math.Pow(10, math.Floor(math.Log10(hi)))
-	switch m := hi / p; {
-	case m < 2:
-		return p / 5
-	case m < 5:
-		return p / 2
+// step is the least that divides the axis into no more than max.
+func (t linearTicks) step(lo, hi float64) float64 {
+	for p := math.Pow(10, math.Floor(math.Log10((hi-lo)/float64(t.max)))); ; p *= 10 {
+		for _, m := range []float64{1, 2, 5} {
+			if (hi-lo)/(m*p) <= float64(t.max) {
+				return m * p
+			}
+		}
 	}
-	return p
 }

@@ -37,10 +37,10 @@ func TestSizeTicks(t *testing.T) {
 		{3000, 5000, []string{"2K", "4K", "8K"}},
 		{1 << 20, 1 << 20, []string{"512K", "1M", "2M"}},
 		{1, 1, []string{"2^-1", "1", "2"}},
-		{1, 1 << 40, []string{"1", "32", "1K", "32K", "1M", "32M", "1G", "32G", "1T"}},
+		{1, 1 << 40, []string{"1", "16", "256", "4K", "64K", "1M", "16M", "256M", "4G", "64G", "1T"}},
 	} {
 		lo, hi := sizeRange(c.lo, c.hi)
-		if d := cmp.Diff(c.want, words(sizeTicks{}.Ticks(lo, hi))); d != "" {
+		if d := cmp.Diff(c.want, words(sizeTicks{16}.Ticks(lo, hi))); d != "" {
 			t.Errorf("%g to %g: %s", c.lo, c.hi, d)
 		}
 	}
@@ -70,27 +70,39 @@ func TestTicksFit(t *testing.T) {
 			}
 			end = at + half
 		}
-		if n < 2 || n > 25 {
+		if n < 2 || n > 50 {
 			t.Fatalf("%s: %d labels for %g to %g", name, n, lo, hi)
 		}
 	}
-	// The smallest data area that a chart has, in points.
-	const wide, high = 520, 170
 	width := func(s string) vg.Length { return sty.Width(s) }
 	height := func(s string) vg.Length { return sty.Height(s) }
 	rapid.Check(t, func(t *rapid.T) {
+		// The data area, in points, of a chart with text of 10 points, and the ticks
+		// that chart.ticks gives it.
+		wide, high := vg.Length(rapid.IntRange(180, 1500).Draw(t, "width")), vg.Length(rapid.IntRange(55, 600).Draw(t, "height"))
+		across, up := max(2, int(wide/30)), max(2, int(high/17))
+
 		a, b := rapid.Float64Range(0, 43).Draw(t, "log2 size"), rapid.Float64Range(0, 43).Draw(t, "log2 other size")
 		first, last := math.Round(math.Exp2(min(a, b))), math.Round(math.Exp2(max(a, b)))
 		lo, hi := sizeRange(first, last)
-		check(t, "size", sizeTicks{}, plot.LogScale{}, lo, hi, first, last, wide, width)
+		check(t, "size", sizeTicks{across}, plot.LogScale{}, lo, hi, first, last, wide, width)
 
 		a, b = rapid.Float64Range(-2, 8).Draw(t, "log10 time"), rapid.Float64Range(-2, 8).Draw(t, "log10 other time")
 		first, last = math.Pow(10, min(a, b)), math.Pow(10, max(a, b))
 		lo, hi = timeRange(first, last)
-		check(t, "time", timeTicks{}, plot.LogScale{}, lo, hi, first, last, high, height)
+		check(t, "time", timeTicks{up}, plot.LogScale{}, lo, hi, first, last, high, height)
 
 		top := math.Pow(10, rapid.Float64Range(-6, 5).Draw(t, "log10 rate"))
-		check(t, "rate", rateTicks{}, plot.LinearScale{}, 0, top*1.05, 0, top, high, height)
+		check(t, "rate", linearTicks{min(up, 11)}, plot.LinearScale{}, 0, top*1.05, 0, top, high, height)
+
+		// Where the user chose the range there need not be a round number in it.
+		lo, hi = top, top*rapid.Float64Range(1.01, 3).Draw(t, "factor")
+		if n := len(words(linearTicks{min(up, 11)}.Ticks(lo, hi))); n > up+1 {
+			t.Fatalf("%d labels for %g to %g, room for %d", n, lo, hi, up)
+		}
+		if n := len(words(timeTicks{up}.Ticks(lo, hi))); n > up+1 {
+			t.Fatalf("%d labels for %g to %g, room for %d", n, lo, hi, up)
+		}
 	})
 }
 
@@ -112,7 +124,11 @@ func TestPointsOfRepeatedSweep(t *testing.T) {
 		rows = append(rows, result.Row{Size: m.size, Time: m.us})
 	}
 	var got []string
-	for _, p := range points(rows) {
+	drawn, repeated := points(rows)
+	if repeated != 1 {
+		t.Errorf("%d sizes repeated", repeated)
+	}
+	for _, p := range drawn {
 		got = append(got, fmt.Sprintf("%g:%g", p.size, p.time))
 	}
 	if d := cmp.Diff([]string{"8:2", "16:5"}, got); d != "" {
@@ -120,26 +136,65 @@ func TestPointsOfRepeatedSweep(t *testing.T) {
 	}
 }
 
-// No two of the first 35 lines look the same, and modes keep their look.
+// No two of the first 35 lines look the same, not even in grey, and modes keep
+// their look.
 func TestStyles(t *testing.T) {
-	seen := make(map[string]int)
-	for i := range 35 {
-		s := styleOf(i)
-		look := fmt.Sprintf("%v %T %v", s.line.Color, s.glyph.Shape, s.line.Dashes)
-		if j, twice := seen[look]; twice {
-			t.Errorf("lines %d and %d look the same", i, j)
+	for name, th := range themes {
+		seen := make(map[string]int)
+		for i := range 35 {
+			s := th.styleOf(i, 10)
+			look := fmt.Sprintf("%#v %v", s.marker, s.line.Dashes)
+			if j, twice := seen[look]; twice {
+				t.Errorf("%s: lines %d and %d look the same in grey", name, i, j)
+			}
+			seen[look] = i
 		}
-		seen[look] = i
 	}
-	lone := styles([]series{{key: key{mode: "ring"}}})[0]
-	many := styles([]series{{key: key{mode: "x"}}, {key: key{mode: "ring", graph: 1}}, {key: key{mode: "nvls-zero-copy"}}, {key: key{mode: "ring"}}})
-	if many[1].line.Color != lone.line.Color {
-		t.Error("ring changed its colour")
+	lone := looks([]series{{key: key{mode: "ring"}}})[0]
+	many := looks([]series{{key: key{mode: "x"}}, {key: key{mode: "ring", graph: 1}}, {key: key{mode: "nvls-zero-copy"}}, {key: key{mode: "ring"}}})
+	if many[1] != lone {
+		t.Error("ring changed its look")
 	}
 	for i := range many {
 		for j := range i {
-			if many[i].line.Color == many[j].line.Color {
-				t.Errorf("lines %d and %d have one colour", i, j)
+			if many[i] == many[j] {
+				t.Errorf("lines %d and %d have one look", i, j)
+			}
+		}
+	}
+}
+
+// Everything on a chart has enough contrast with its background: 3 to 1 for lines
+// (WCAG 2.1, 1.4.11), 4.5 to 1 for text (1.4.3); and the print theme has no colour.
+func TestContrast(t *testing.T) {
+	luminance := func(c color.NRGBA) float64 {
+		linear := func(v uint8) float64 {
+			x := float64(v) / 255
+			if x <= 0.04045 {
+				return x / 12.92
+			}
+			return math.Pow((x+0.055)/1.055, 2.4)
+		}
+		return 0.2126*linear(c.R) + 0.7152*linear(c.G) + 0.0722*linear(c.B)
+	}
+	contrast := func(a, b color.NRGBA) float64 {
+		x, y := luminance(a), luminance(b)
+		return (max(x, y) + 0.05) / (min(x, y) + 0.05)
+	}
+	for name, th := range themes {
+		for _, c := range []color.NRGBA{th.text, th.faint, th.warning} {
+			if r := contrast(c, th.back); r < 4.5 {
+				t.Errorf("%s: text %v has a contrast of %.1f", name, c, r)
+			}
+		}
+		for i, c := range th.palette {
+			// Okabe and Ito's orange, purple and sky blue are lighter on white; dash and
+			// marker help there.
+			if r := contrast(c, th.back); r < 2.1 || name != Light && r < 3 {
+				t.Errorf("%s: colour %d has a contrast of %.1f", name, i, r)
+			}
+			if name == Print && (c.R != c.G || c.G != c.B) {
+				t.Errorf("print: colour %d is no grey", i)
 			}
 		}
 	}

@@ -1,0 +1,31 @@
+package plots
+
+import (
+	"strings"
+
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+)
+
+// wrap joins pieces by a separator and breaks the text into lines of at most
+// room: between pieces where it can, else between words. A word is never broken.
+func wrap(s text.Style, pieces []string, separator string, room vg.Length) []string {
+	var lines []string
+	for _, p := range pieces {
+		last := len(lines) - 1
+		if last >= 0 && s.Width(lines[last]+separator+p) <= room {
+			lines[last] += separator + p
+			continue
+		}
+		start := len(lines)
+		for _, w := range strings.Fields(p) {
+			last := len(lines) - 1
+			if last >= start && s.Width(lines[last]+" "+w) <= room {
+				lines[last] += " " + w
+			} else {
+				lines = append(lines, w)
+			}
+		}
+	}
+	return lines
+}
