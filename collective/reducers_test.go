@@ -19,10 +19,16 @@ func reducers(r *grouptest.Rank, memories ...*collective.Memory) []collective.Al
 	}
 	nc, err := nvls.NewCopyIn(ctx, r.Group, 1, t)
 	r.OK(err, "NewCopyIn of nvls")
-	pc, err := fallback.NewCopyIn(ctx, r.Group, 1, t)
+	return append([]collective.AllReducer{z, nc}, fallbacks(r)...)
+}
+
+// fallbacks makes those that need no multicast.
+func fallbacks(r *grouptest.Rank) []collective.AllReducer {
+	t := collective.Tuning{}
+	c, err := fallback.NewCopyIn(context.Background(), r.Group, 1, t)
 	r.OK(err, "NewCopyIn of fallback")
 	return []collective.AllReducer{
-		z, nc, pc, fallback.NewRing(r.Group, t), fallback.NewP2P(r.Group, fallback.OneShot, t),
+		c, fallback.NewRing(r.Group, t), fallback.NewP2P(r.Group, fallback.OneShot, t),
 		fallback.NewP2P(r.Group, fallback.TwoShot, t), fallback.NewP2P(r.Group, fallback.Packet, t), fallback.NewP2P(r.Group, fallback.Push, t),
 	}
 }

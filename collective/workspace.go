@@ -16,7 +16,7 @@ const (
 	scratchOffset = 64 << 10
 	// ReportBytes is the part that kernels of all-reduces leave alone.
 	ReportBytes = scratchOffset - reportOffset
-	inboxOffset   = 2 << 20
+	inboxOffset = 2 << 20
 	// ScratchBytes is the ring's scratch memory.
 	ScratchBytes = inboxOffset - scratchOffset
 	// InboxBytes is the memory in which packets arrive.
