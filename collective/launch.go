@@ -24,9 +24,9 @@ type Launch struct {
 // NewLaunch loads the kernel of a family for a call and completes its arguments
 // with what is the same for all kernels.
 func (g *Group) NewLaunch(f kernels.Family, c Call, geo Geometry, args kernels.Args) (*Launch, error) {
-	op, divisor := c.Op.String(), uint32(0)
+	op := c.Op.String()
 	if c.Op == Avg {
-		op, divisor = Sum.String(), uint32(g.Size())
+		op, args.Average = Sum.String(), kernels.AverageOver(g.Size())
 	}
 	fn, err := g.library.Function(f, c.DType.String(), op)
 	if err != nil {
@@ -35,7 +35,6 @@ func (g *Group) NewLaunch(f kernels.Family, c Call, geo Geometry, args kernels.A
 	args.Self = uint64(g.space.Signals())
 	args.In, args.Out = uint64(c.Send.Local()), uint64(c.Recv.Local())
 	args.Count = c.Count
-	args.Divisor = divisor
 	args.Rank, args.Ranks = uint32(g.Rank()), uint32(g.Size())
 	args.Timeout = uint64(g.Timeout().Nanoseconds())
 	return &Launch{fn: fn, geometry: geo, args: args, algorithm: fmt.Sprintf("%s %dx%d", algorithmName(f), geo.Blocks, geo.Threads)}, nil

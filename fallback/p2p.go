@@ -88,8 +88,11 @@ func (p *P2P) packet(c collective.Call) (collective.Prepared, error) {
 func (p *P2P) push(c collective.Call) (collective.Prepared, error) {
 	g := p.group
 	span := collective.NewSpan(c.Send.Local(), c.Recv.Local(), c.Count, c.DType)
-	plan := planPush(collective.CeilDiv(c.Bytes(), kernels.PackBytes), g.Size(), g.MaxBlocks(), p.tuning)
-	args := kernels.Args{Head: span.Head, Packs: span.Packs, Chunk: plan.chunkPacks, Slots: pushSlots, Scratch: uint64(g.Workspace().Scratch(g.Rank()))}
+	plan := planPush(c, span, g.Size(), g.MaxBlocks(), p.tuning)
+	args := kernels.Args{
+		Head: span.Head, Packs: span.Packs, Chunk: plan.packs, OutsideChunk: plan.outside, SlotBytes: plan.slotBytes,
+		Slots: pushSlots, Scratch: uint64(g.Workspace().Scratch(g.Rank())),
+	}
 	for i := range g.Size() {
 		args.PeerOut[i] = uint64(c.Recv.Peer((g.Rank() + i) % g.Size()))
 	}

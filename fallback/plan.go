@@ -49,21 +49,38 @@ func planPackets(packets uint64, ranks int, maxBlocks uint32, t collective.Tunin
 	return packetPlan{geo, perBlock}, perBlock <= inboxPackets(ranks)
 }
 
-// pushPlan divides a message and the scratch memory for the push algorithm.
-type pushPlan struct {
+// slotPlan divides a message for the ring and for push, whose blocks pass it
+// through scratch slots: of packs, and of the elements in no pack, what a block
+// takes of each rank's share at a time.
+type slotPlan struct {
 	collective.Geometry
-	chunkPacks uint64 // of one slice in a scratch slot
+	slotBytes      uint64 // room in a slot for one rank's share
+	packs, outside uint64 // shares: packs and elements, as much as is worth it and has room
 }
 
-// planPush takes as many blocks as have a slice of pushChunk packs to move, at
-// most as many as have room for their slots in scratch.
-func planPush(packs uint64, ranks int, maxBlocks uint32, t collective.Tuning) pushPlan {
-	slice := collective.CeilDiv(packs, uint64(ranks))
-	geo := t.Geometry(slice, maxBlocks)
+// planSlots spreads a message evenly over blocks and ranks, and lets no share be
+// larger than a slot of slotPacks packs.
+func planSlots(c collective.Call, span collective.Span, ranks int, geo collective.Geometry, slotPacks uint64) slotPlan {
+	perPack := uint64(kernels.PackBytes / c.DType.Size())
+	parts := uint64(geo.Blocks) * uint64(ranks)
+	share := func(n, room uint64) uint64 { return min(max(collective.CeilDiv(n, parts), 1), room) }
+	return slotPlan{geo, slotPacks * kernels.PackBytes, share(span.Packs, slotPacks), share(c.Count-span.Packs*perPack, slotPacks*perPack)}
+}
+
+// planPush takes as many blocks as have something to move, at most as many as
+// have room for their slots in scratch: a row for each other rank.
+func planPush(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, t collective.Tuning) slotPlan {
+	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), maxBlocks)
 	slots := uint64(pushSlots * (ranks - 1) * kernels.PackBytes)
 	geo.Blocks = uint32(max(min(uint64(geo.Blocks), collective.ScratchBytes/slots), 1))
 	room := collective.ScratchBytes / (uint64(geo.Blocks) * slots)
-	return pushPlan{geo, max(min(room, pushChunk), 1)}
+	return planSlots(c, span, ranks, geo, max(min(room, pushChunk), 1))
+}
+
+// planRing divides the ring's scratch among blocks and slots.
+func planRing(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, t collective.Tuning) slotPlan {
+	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), min(maxBlocks, ringBlocks))
+	return planSlots(c, span, ranks, geo, collective.ScratchBytes/(uint64(geo.Blocks)*ringSlots*kernels.PackBytes))
 }
 
 // choose picks the algorithm for a message when the mode is plain p2p. The
@@ -82,15 +99,4 @@ func choose(bytes uint64, ranks int) Algorithm {
 		return Packet
 	}
 	return Push
-}
-
-// ringPlan divides the ring's scratch among blocks and slots.
-type ringPlan struct {
-	collective.Geometry
-	chunkPacks uint64 // of a slot
-}
-
-func planRing(packs uint64, ranks int, maxBlocks uint32, t collective.Tuning) ringPlan {
-	geo := t.Geometry(collective.CeilDiv(packs, uint64(ranks)), min(maxBlocks, ringBlocks))
-	return ringPlan{geo, collective.ScratchBytes / (uint64(geo.Blocks) * ringSlots * kernels.PackBytes)}
 }

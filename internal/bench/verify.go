@@ -29,9 +29,9 @@ type dataKernels struct {
 }
 
 func (b *bench) dataKernels(c collective.Call) (*dataKernels, error) {
-	op, divisor := c.Op.String(), uint32(0)
+	op, average := c.Op.String(), kernels.Average{}
 	if c.Op == collective.Avg {
-		op, divisor = collective.Sum.String(), uint32(b.group.Size())
+		op, average = collective.Sum.String(), kernels.AverageOver(b.group.Size())
 	}
 	lib := b.group.Library()
 	fill, err := lib.Function(kernels.Fill, c.DType.String(), op)
@@ -43,7 +43,7 @@ func (b *bench) dataKernels(c collective.Call) (*dataKernels, error) {
 		return nil, err
 	}
 	return &dataKernels{fill, check, kernels.DataArgs{
-		Count: c.Count, Rank: uint32(b.group.Rank()), Ranks: uint32(b.group.Size()), Divisor: divisor,
+		Count: c.Count, Rank: uint32(b.group.Rank()), Ranks: uint32(b.group.Size()), Average: average,
 	}, collective.Tuning{}.Geometry(c.Count, b.group.MaxBlocks())}, nil
 }
 

@@ -30,12 +30,28 @@ type Args struct {
 	Head         uint64
 	Packs        uint64
 	Chunk        uint64
+	OutsideChunk uint64
+	SlotBytes    uint64
 	Scratch      uint64
 	NextScratch  uint64
 	Timeout      uint64 // nanoseconds
+	Average      Average
 	Rank, Ranks  uint32
-	Divisor      uint32
 	Slots        uint32
+	_            uint32
+}
+
+// Average is how a sum becomes an average: struct Average of element.cuh. The
+// zero value leaves a sum as it is.
+type Average struct {
+	Inverse64 float64
+	Inverse   float32
+	Divisor   uint32
+}
+
+// AverageOver divides a sum by n.
+func AverageOver(n int) Average {
+	return Average{Inverse64: 1 / float64(n), Inverse: 1 / float32(n), Divisor: uint32(n)}
 }
 
 // Bytes is the struct as the driver takes it. The slice aliases a.
@@ -49,9 +65,10 @@ type DataArgs struct {
 	Buffer      uint64
 	Count       uint64
 	Result      uint64
+	Average     Average
 	Seed        uint32
 	Rank, Ranks uint32
-	Divisor     uint32
+	_           uint32
 }
 
 // Bytes is the struct as the driver takes it. The slice aliases a.

@@ -136,7 +136,7 @@ func TestLocalTraffic(t *testing.T) {
 	oneShot := twoShot
 	push := l.args(message)
 	push.PeerOut = twoShot.PeerOut
-	push.Slots, push.Chunk = 3, 1024
+	push.Slots = 3
 	copyIn := l.args(message)
 	copyIn.Scratch = uint64(l.stage)
 	copyIn.PeerIn = [8]uint64{uint64(l.stage), uint64(l.stage) + 32<<20}
@@ -159,7 +159,8 @@ func TestLocalTraffic(t *testing.T) {
 				args.Count *= 2
 			}
 			if c.family == kernels.Push {
-				args.Chunk = min(1024, (rankBytes-scratchAt)/uint64(c.blocks)/3/16)
+				args.SlotBytes = min(16<<10, (rankBytes-scratchAt)/uint64(c.blocks)/3/16*16)
+				args.Chunk = args.SlotBytes / 16
 			}
 			if c.family == kernels.CopyIn {
 				args.Chunk = min(1024, 32<<20/uint64(c.blocks)/3/16)

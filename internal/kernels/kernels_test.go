@@ -47,9 +47,11 @@ func TestLayouts(t *testing.T) {
 		"offsetof(Args, multicastIn)": unsafe.Offsetof(a.MulticastIn), "offsetof(Args, count)": unsafe.Offsetof(a.Count),
 		"offsetof(Args, head)": unsafe.Offsetof(a.Head), "offsetof(Args, chunk)": unsafe.Offsetof(a.Chunk),
 		"offsetof(Args, scratch)": unsafe.Offsetof(a.Scratch), "offsetof(Args, timeout)": unsafe.Offsetof(a.Timeout),
-		"offsetof(Args, divisor)": unsafe.Offsetof(a.Divisor), "offsetof(Args, slots)": unsafe.Offsetof(a.Slots),
+		"offsetof(Args, average)": unsafe.Offsetof(a.Average), "offsetof(Args, rank)": unsafe.Offsetof(a.Rank), "offsetof(Args, slots)": unsafe.Offsetof(a.Slots),
 		"sizeof(Args)": unsafe.Sizeof(a), "sizeof(Signals)": SignalBytes, "offsetof(Signals, status)": StatusOffset,
 		"sizeof(Status)": StatusBytes, "offsetof(Signals, peer)": PeersOffset,
+		"sizeof(Average)": unsafe.Sizeof(Average{}), "offsetof(Average, divisor)": unsafe.Offsetof(Average{}.Divisor),
+		"offsetof(Args, outsideChunk)": unsafe.Offsetof(a.OutsideChunk), "offsetof(DataArgs, average)": unsafe.Offsetof(DataArgs{}.Average),
 		"sizeof(DataArgs)": unsafe.Sizeof(DataArgs{}), "offsetof(DataArgs, seed)": unsafe.Offsetof(DataArgs{}.Seed),
 		"u64(kMaxRanks)": MaxRanks, "u64(kMaxBlocks)": MaxBlocks, "u64(kStagingSlots)": StagingSlots,
 	}

@@ -36,20 +36,23 @@ struct Signals {
 
 struct Args {
   Signals* self;
-  u64 peerIn[kMaxRanks];   // two-shot: send buffers, own first; one-shot: in rank order; copy-in: staging, own first; push: scratch, own first
+  u64 peerIn[kMaxRanks];   // two-shot: send buffers, own first; one-shot: in rank order; copy-in: staging, own first
   u64 peerOut[kMaxRanks];  // two-shot, push: receive buffers, own first; packet: inboxes in rank order; ring: [0] is the next rank's receive buffer
   u64 in, out;             // own send and receive buffer
   u64 multicastIn, multicastOut;  // zero-copy: both buffers; copy-in: In is the staging buffer
   u64 count;    // elements
   u64 head;     // elements before the first pack
   u64 packs;    // 16-byte packs after the head
-  u64 chunk;    // two-shot: packs of a rank's slice; ring, copy-in: packs of a chunk; push: packs of a slice of a chunk; packet: packets of a block
+  u64 chunk;    // packs: two-shot: of a rank's slice; ring, copy-in: of a chunk; push: of a slice of a chunk. packet: packets of a block
+  u64 outsideChunk;  // ring, push: what chunk is for packs, for the elements in no pack
+  u64 slotBytes;     // ring: of a slot; push: of one rank's row of a slot
   u64 scratch;      // ring, push: own scratch; packet: own inbox; copy-in: own staging buffer
   u64 nextScratch;  // ring: the next rank's scratch
   u64 timeout;      // nanoseconds a wait may last
+  Average average;
   u32 rank, ranks;
-  u32 divisor;  // avg: the number of ranks; else 0
-  u32 slots;    // ring, push: scratch slots a block has; packet: packets that a block's inbox holds for one rank
+  u32 slots;  // ring, push: scratch slots of a block; packet: packets that a block's inbox holds for one rank
+  u32 spare;
 };
 
 enum Stage : u32 {

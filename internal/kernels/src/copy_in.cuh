@@ -8,7 +8,7 @@
 // lie behind work. Chunk k+3 may overwrite slot k once reduced(k) was awaited:
 // by then every rank has read and written what it had to in that slot.
 #pragma once
-#include "fabric.cuh"
+#include "two_shot.cuh"
 
 constexpr u32 kStagingSlots = 3;
 
@@ -17,22 +17,22 @@ struct CopyIn {
   const Args& a;
   u64 packs;  // of the message, the last one perhaps partial
 
-  DEVICE u64 first(u64 k) const { return (blockIndex() + k * gridSize()) * a.chunk; }
-  DEVICE u64 size(u64 k) const {
+  DEVICE u64 first(u32 k) const { return (blockIndex() + u64(k) * gridSize()) * a.chunk; }
+  DEVICE u64 size(u32 k) const {
     u64 left = packs - first(k);
     return left < a.chunk ? left : a.chunk;
   }
   // Offset of chunk k in the staging buffer.
-  DEVICE u64 slot(u64 k) const { return (u64(blockIndex()) * kStagingSlots + k % kStagingSlots) * a.chunk * 16; }
+  DEVICE u64 slot(u32 k) const { return (u64(blockIndex()) * kStagingSlots + k % kStagingSlots) * a.chunk * 16; }
   // Packs of chunk k that one access of an aligned buffer can carry.
-  DEVICE u64 whole(u64 k, u64 buffer) const {
+  DEVICE u64 whole(u32 k, u64 buffer) const {
     if ((buffer & 15) != 0) return 0;
     u64 left = a.count / kPerPack<T> - first(k);  // at most the last pack is partial
     u64 n = size(k);
     return left < n ? left : n;
   }
 
-  DEVICE void in(u64 k) const {
+  DEVICE void in(u32 k) const {
     constexpr int U = 4;
     u64 n = size(k), w = whole(k, a.in), to = a.scratch + slot(k), from = a.in + first(k) * 16;
     u32 step = blockSize();
@@ -51,7 +51,7 @@ struct CopyIn {
       storePack(to + i * 16, Pack{{u32(lo), u32(lo >> 32), u32(hi), u32(hi >> 32)}});
     }
   }
-  DEVICE void out(u64 k) const {
+  DEVICE void out(u32 k) const {
     constexpr int U = 4;
     u64 n = size(k), w = whole(k, a.out), from = a.scratch + slot(k), to = a.out + first(k) * 16;
     u32 step = blockSize();
@@ -72,44 +72,27 @@ struct CopyIn {
     }
   }
   // Reduces this rank's slice of chunk k, in place on every rank.
-  DEVICE void reduce(u64 k) const {
-    constexpr int U = Fabric::kUnroll;
-    u64 n = size(k), slice = (n + a.ranks - 1) / a.ranks, at = slot(k);
-    u64 begin = a.rank * slice, end = begin + slice < n ? begin + slice : n;
-    u32 step = blockSize();
-    u64 i = begin + threadIndex();
-    for (; i + (U - 1) * step < end; i += U * step) {
-      Lanes<T> v[U];
-#pragma unroll
-      for (int u = 0; u < U; u++) v[u] = Fabric::reduce(a, at + (i + u * step) * 16);
-#pragma unroll
-      for (int u = 0; u < U; u++) {
-        divideLanes<T>(v[u], a.divisor);
-        Fabric::store(a, a.peerIn, a.multicastIn, at + (i + u * step) * 16, pack<T>(v[u]));
-      }
-    }
-    for (; i < end; i += step) {
-      Lanes<T> v = Fabric::reduce(a, at + i * 16);
-      divideLanes<T>(v, a.divisor);
-      Fabric::store(a, a.peerIn, a.multicastIn, at + i * 16, pack<T>(v));
-    }
+  DEVICE void reduce(u32 k) const {
+    u32 n = size(k), slice = (n + a.ranks - 1) / a.ranks;
+    u32 begin = a.rank * slice, end = begin + slice < n ? begin + slice : n;
+    reduceAndStore<Fabric>(a, a.peerIn, a.multicastIn, slot(k), begin + threadIndex(), end, blockSize());
   }
+
+  DEVICE bool has(u32 k) const { return first(k) < packs; }
 
   DEVICE void run() const {
     Barrier barrier(a);
-    u64 chunks = (packs + a.chunk - 1) / a.chunk;
-    if (blockIndex() >= chunks) return;  // the same blocks on every rank
-    u64 rounds = (chunks - blockIndex() + gridSize() - 1) / gridSize();
+    if (!has(0)) return;  // the same blocks on every rank
     u32 copied = 0, reduced = 0;
 #pragma unroll 1
-    for (u64 k = 0; k <= rounds + 1; k++) {
+    for (u32 k = 0; k < 2 || has(k - 2); k++) {
       // in(k), reduce(k-1), out(k-2), where there is such a chunk.
       u32 copiedBefore = copied, reducedBefore = reduced;
-      if (k < rounds) {
+      if (has(k)) {
         in(k);
         copied = barrier.arrive();
       }
-      if (k >= 1 && k <= rounds) {
+      if (k >= 1 && has(k - 1)) {
         if (!barrier.wait(copiedBefore, kCopied)) return;
         reduce(k - 1);
         reduced = barrier.arrive();
@@ -123,7 +106,7 @@ struct CopyIn {
   }
 };
 
-template <class T, class Op, class Fabric>
+template <class T, class Op, int N, class Fabric>
 DEVICE void copyIn(const Args& a) {
   CopyIn<T, Op, Fabric>{a, (a.count + kPerPack<T> - 1) / kPerPack<T>}.run();
 }

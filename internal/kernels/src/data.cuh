@@ -16,13 +16,11 @@ struct DataArgs {
   u64 buffer;
   u64 count;
   u64 result;  // check: {u64 wrong elements, u64 index of the first}
+  Average average;
   u32 seed;
   u32 rank, ranks;
-  u32 divisor;  // avg: the number of ranks; else 0
+  u32 spare;
 };
-
-template <class A, class B> constexpr bool kSame = false;
-template <class A> constexpr bool kSame<A, A> = true;
 
 template <class T>
 struct Precision;  // significand bits, the implicit one included; exponent range of the inputs
@@ -82,7 +80,7 @@ DEVICE typename T::Storage expectedValue(const DataArgs& a, u32 h) {
   typename T::Acc acc = inputValue<T, Op>(a, h, 0);
 #pragma unroll 1
   for (u32 r = 1; r < a.ranks; r++) acc = Op::apply(acc, inputValue<T, Op>(a, h, r));
-  return T::encode(divide(acc, a.divisor));
+  return T::encode(average(acc, a.average));
 }
 
 template <class T, class Op>

@@ -64,6 +64,11 @@ constexpr int kPerPack = 16 / sizeof(typename T::Storage);
 template <class A>
 constexpr bool kIsFloating = A(0.5) != A(0);
 
+template <class A, class B>
+constexpr bool kSame = false;
+template <class A>
+constexpr bool kSame<A, A> = true;
+
 // Operations work on accumulators. Integer sums and products wrap. The casts
 // keep 8-bit types from being widened for good.
 struct Sum {
@@ -89,10 +94,43 @@ struct Max {
   static DEVICE A apply(A a, A b) { return a < b ? b : a; }
 };
 
-// divide ends an average: divisor 0 means that the operation is none.
+// How a sum becomes an average over the ranks; divisor 0 means that it does not.
+// The inverses come from the host, correctly rounded.
+struct Average {
+  double inverse64;
+  float inverse;
+  u32 divisor;
+};
+
+// x / n, correctly rounded, without the subroutine that a division is: Markstein's
+// correction of x * (1/n) by its own remainder. An infinite or undefined quotient
+// stays as it is.
+DEVICE float quotient(float x, const Average& n) {
+  float q = x * n.inverse, c = __builtin_fmaf(__builtin_fmaf(-float(n.divisor), q, x), n.inverse, q);
+  return c == c ? c : q;
+}
+DEVICE double quotient(double x, const Average& n) {
+  double q = x * n.inverse64, c = __builtin_fma(__builtin_fma(-double(n.divisor), q, x), n.inverse64, q);
+  return c == c ? c : q;
+}
+DEVICE u32 quotient(u32 x, const Average& n) { return x / n.divisor; }
+DEVICE i32 quotient(i32 x, const Average& n) { return x / i32(n.divisor); }
+DEVICE i32 quotient(i8 x, const Average& n) { return x / i32(n.divisor); }
+DEVICE u32 quotient(u8 x, const Average& n) { return x / n.divisor; }
+// Long division by a number of at most 16 bits, in digits of 16 bits.
+DEVICE u64 quotient(u64 x, const Average& n) {
+  u32 high = u32(x >> 32), q = high / n.divisor, rest = high % n.divisor;
+  u32 middle = rest << 16 | u32(x) >> 16, qm = middle / n.divisor;
+  u32 low = (middle % n.divisor) << 16 | (u32(x) & 0xffff), ql = low / n.divisor;
+  return u64(q) << 32 | (qm << 16 | ql);
+}
+DEVICE i64 quotient(i64 x, const Average& n) {
+  u64 q = quotient(x < 0 ? u64(0) - u64(x) : u64(x), n);
+  return x < 0 ? i64(u64(0) - q) : i64(q);
+}
 template <class A>
-DEVICE A divide(A a, u32 divisor) {
-  return divisor == 0 ? a : A(a / A(divisor));
+DEVICE A average(A sum, const Average& n) {
+  return n.divisor == 0 ? sum : A(quotient(sum, n));
 }
 
 // A pack taken apart into accumulators.
@@ -145,10 +183,10 @@ DEVICE void reduceInto(Lanes<T>& acc, const Pack& p) {
   for (int i = 0; i < kPerPack<T>; i++) acc.lane[i] = Op::apply(acc.lane[i], l.lane[i]);
 }
 template <class T>
-DEVICE void divideLanes(Lanes<T>& acc, u32 divisor) {
-  if (divisor == 0) return;
+DEVICE void averageLanes(Lanes<T>& acc, const Average& n) {
+  if (n.divisor == 0) return;
 #pragma unroll
-  for (int i = 0; i < kPerPack<T>; i++) acc.lane[i] = divide(acc.lane[i], divisor);
+  for (int i = 0; i < kPerPack<T>; i++) acc.lane[i] = typename T::Acc(quotient(acc.lane[i], n));
 }
 
 // Single elements in memory.

@@ -5,27 +5,49 @@
 #pragma once
 #include "control.cuh"
 
-template <class T, class Op>
+// N is the number of ranks that the code is unrolled for: the actual number, or
+// more. With few ranks a thread has more packs in flight instead.
+template <int N>
+DEVICE bool present(const Args& a, int i) { return N == 2 || i < a.ranks; }
+
+template <class T, class Op, int N>
 struct Peers {
-  static constexpr int kUnroll = 2;
-  // The reduction over ranks of the pack at this offset of every in.
-  static DEVICE Lanes<T> reduce(const Args& a, u64 offset) {
-    Pack v[kMaxRanks];
+  static constexpr int kUnroll = 8 / N;
+  // Reduces the packs at U offsets of every peerIn.
+  template <int U>
+  static DEVICE void reduce(const Args& a, const u64 (&offset)[U], Pack (&result)[U]) {
+    Pack v[U][N];
 #pragma unroll
-    for (int i = 0; i < kMaxRanks; i++)
-      if (i < a.ranks) v[i] = loadPack(a.peerIn[i] + offset);
-    Lanes<T> acc = unpack<T>(v[0]);
+    for (int u = 0; u < U; u++)
 #pragma unroll
-    for (int i = 1; i < kMaxRanks; i++)
-      if (i < a.ranks) reduceInto<T, Op>(acc, v[i]);
-    return acc;
+      for (int i = 0; i < N; i++)
+        if (present<N>(a, i)) v[u][i] = loadPack(a.peerIn[i] + offset[u]);
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      Lanes<T> acc = unpack<T>(v[u][0]);
+#pragma unroll
+      for (int i = 1; i < N; i++)
+        if (present<N>(a, i)) reduceInto<T, Op>(acc, v[u][i]);
+      averageLanes<T>(acc, a.average);
+      result[u] = pack<T>(acc);
+    }
   }
   static DEVICE void store(const Args& a, const u64 (&out)[kMaxRanks], u64, u64 offset, const Pack& p) {
 #pragma unroll
-    for (int i = 0; i < kMaxRanks; i++)
-      if (i < a.ranks) storePack(out[i] + offset, p);
+    for (int i = 0; i < N; i++)
+      if (present<N>(a, i)) storePack(out[i] + offset, p);
   }
 };
+
+// The reduction over ranks of one element.
+template <class T, class Op, int N>
+DEVICE typename T::Acc reduceElement(const Args& a, u64 index) {
+  typename T::Acc acc = loadElement<T>(a.peerIn[0], index);
+#pragma unroll
+  for (int i = 1; i < N; i++)
+    if (present<N>(a, i)) acc = Op::apply(acc, loadElement<T>(a.peerIn[i], index));
+  return average(acc, a.average);
+}
 
 #ifdef NVLS
 // One instruction form per element type and operation. 16-byte vector forms
@@ -87,11 +109,20 @@ LOAD_REDUCE(Uint64, Sum, MULTIMEM_64, "add.u64", "=l", u64)
 LOAD_REDUCE(Uint64, Min, MULTIMEM_64, "min.u64", "=l", u64)
 LOAD_REDUCE(Uint64, Max, MULTIMEM_64, "max.u64", "=l", u64)
 
-template <class T, class Op>
+template <class T, class Op, int N>
 struct Multicast {
   static constexpr int kUnroll = 4;
-  static DEVICE Lanes<T> reduce(const Args& a, u64 offset) {
-    return unpack<T>(LoadReduce<T, Op>::load(a.multicastIn + offset));
+  template <int U>
+  static DEVICE void reduce(const Args& a, const u64 (&offset)[U], Pack (&result)[U]) {
+#pragma unroll
+    for (int u = 0; u < U; u++) result[u] = LoadReduce<T, Op>::load(a.multicastIn + offset[u]);
+    if (a.average.divisor == 0) return;
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      Lanes<T> sum = unpack<T>(result[u]);
+      averageLanes<T>(sum, a.average);
+      result[u] = pack<T>(sum);
+    }
   }
   static DEVICE void store(const Args&, const u64 (&)[kMaxRanks], u64 multicast, u64 offset, const Pack& p) {
     asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(multicast + offset), "r"(p.w[0]),

@@ -6,12 +6,12 @@
 #include "copy_in.cuh"
 #include "two_shot.cuh"
 
-#define KERNELS(op, Op)                                                                    \
-  KERNEL __attribute__((launch_bounds(512))) void nvls_zero_copy_##op(Args a) {            \
-    twoShot<ELEMENT, Op, Multicast<ELEMENT, Op>>(a);                                       \
-  }                                                                                        \
-  KERNEL __attribute__((launch_bounds(512))) void nvls_copy_in_##op(Args a) {              \
-    copyIn<ELEMENT, Op, Multicast<ELEMENT, Op>>(a);                                        \
+#define KERNELS(op, Op)                                                                              \
+  KERNEL __attribute__((launch_bounds(512))) void nvls_zero_copy_##op(Args a) {                      \
+    twoShot<ELEMENT, Op, kMaxRanks, Multicast<ELEMENT, Op, kMaxRanks>>(a);                           \
+  }                                                                                                  \
+  KERNEL __attribute__((launch_bounds(512))) void nvls_copy_in_##op(Args a) {                        \
+    copyIn<ELEMENT, Op, kMaxRanks, Multicast<ELEMENT, Op, kMaxRanks>>(a);                            \
   }
 
 KERNELS(sum, Sum)

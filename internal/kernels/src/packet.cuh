@@ -43,7 +43,7 @@ DEVICE bool receivePacket(const Args& a, u64 at, u32 flag, u32 peer, u64* data) 
   return true;
 }
 
-template <class T, class Op>
+template <class T, class Op, int N>
 DEVICE void packetOneShot(const Args& a) {
   u32 flag = a.self->packetEpoch[blockIndex()] + 1;
   if (flag == 0) flag = 2;  // 0 is what fresh memory holds, and 1 would be in the half of the call before
@@ -59,21 +59,23 @@ DEVICE void packetOneShot(const Args& a) {
 
   // Push everything before waiting for anything.
   u64 sendRow = half - first * 16;
+#pragma unroll 1
   for (u64 i = first + threadIndex(); i < end; i += blockSize()) {
     u64 mine = loadUnit<T>(a.in, i, a.count);
 #pragma unroll
-    for (int q = 0; q < kMaxRanks; q++) {
-      if (q >= a.ranks || q == a.rank) continue;
+    for (int q = 0; q < N; q++) {
+      if (!present<N>(a, q) || q == a.rank) continue;
       u32 at = a.rank < q ? a.rank : a.rank - 1;  // rows leave out the receiver
       storePacket(a.peerOut[q] + sendRow + at * row + i * 16, u32(mine), u32(mine >> 32), flag);
     }
   }
+#pragma unroll 1
   for (u64 i = first + threadIndex(); i < end; i += blockSize()) {
     u64 mine = loadUnit<T>(a.in, i, a.count);
     typename T::Acc acc[kPerEight<T>];
 #pragma unroll
-    for (int q = 0; q < kMaxRanks; q++) {
-      if (q >= a.ranks) break;
+    for (int q = 0; q < N; q++) {
+      if (!present<N>(a, q)) break;
       u64 v = mine;
       if (q != a.rank) {
         u32 at = q < a.rank ? q : q - 1;
@@ -86,7 +88,7 @@ DEVICE void packetOneShot(const Args& a) {
     u64 result = 0;
 #pragma unroll
     for (u32 k = 0; k < kPerEight<T>; k++)
-      result |= u64(T::encode(divide(acc[k], a.divisor))) << (k * (64 / kPerEight<T>)&63);
+      result |= u64(T::encode(average(acc[k], a.average))) << (k * (64 / kPerEight<T>)&63);
     storeUnit<T>(a.out, i, a.count, result);
   }
 }

@@ -11,7 +11,7 @@
 #include "fabric.cuh"
 
 // Units of a pass, as in ring.cuh: packs, or elements in no pack.
-template <class T, class Op>
+template <class T, class Op, int N>
 struct PushPacks {
   static constexpr u32 kBytes = 16;
   static constexpr int kUnroll = 4;
@@ -19,23 +19,31 @@ struct PushPacks {
   static DEVICE u64 at(const Args& a, u64 base, u64 i) { return packAddress<T>(a, base, i); }
   static DEVICE Pack load(u64 from) { return loadPack(from); }
   static DEVICE void store(u64 to, const Pack& p) { storePack(to, p); }
-  // own and the same unit of every peer, row by row in scratch, from the next
-  // rank on.
-  static DEVICE Pack reduce(const Args& a, u64 own, u64 slot, u64 row) {
-    Pack v[kMaxRanks];
-    v[0] = loadPack(own);
+  // Reduces own unit and the same unit of every peer, which stand row by row in
+  // scratch from the next rank on; U of them.
+  static constexpr int kReduce = 8 / N;
+  template <int U>
+  static DEVICE void reduce(const Args& a, const u64 (&own)[U], const u64 (&slot)[U], Pack (&result)[U]) {
+    Pack v[U][N];
 #pragma unroll
-    for (int i = 1; i < kMaxRanks; i++)
-      if (i < a.ranks) v[i] = loadPack(slot + (i - 1) * row);
-    Lanes<T> acc = unpack<T>(v[0]);
+    for (int u = 0; u < U; u++) {
+      v[u][0] = loadPack(own[u]);
 #pragma unroll
-    for (int i = 1; i < kMaxRanks; i++)
-      if (i < a.ranks) reduceInto<T, Op>(acc, v[i]);
-    divideLanes<T>(acc, a.divisor);
-    return pack<T>(acc);
+      for (int i = 1; i < N; i++)
+        if (present<N>(a, i)) v[u][i] = loadPack(slot[u] + (i - 1) * a.slotBytes);
+    }
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      Lanes<T> acc = unpack<T>(v[u][0]);
+#pragma unroll
+      for (int i = 1; i < N; i++)
+        if (present<N>(a, i)) reduceInto<T, Op>(acc, v[u][i]);
+      averageLanes<T>(acc, a.average);
+      result[u] = pack<T>(acc);
+    }
   }
 };
-template <class T, class Op>
+template <class T, class Op, int N>
 struct PushElements {
   static constexpr u32 kBytes = sizeof(typename T::Storage);
   static constexpr int kUnroll = 1;
@@ -43,89 +51,86 @@ struct PushElements {
   static DEVICE u64 at(const Args& a, u64 base, u64 i) { return base + outsideIndex<T>(a, i) * kBytes; }
   static DEVICE Value load(u64 from) { return loadRaw<T>(from, 0); }
   static DEVICE void store(u64 to, Value v) { storeRaw<T>(to, 0, v); }
-  static DEVICE Value reduce(const Args& a, u64 own, u64 slot, u64 row) {
-    typename T::Acc acc = loadElement<T>(own, 0);
+  static constexpr int kReduce = 1;
+  template <int U>
+  static DEVICE void reduce(const Args& a, const u64 (&own)[U], const u64 (&slot)[U], Value (&result)[U]) {
+    typename T::Acc acc = loadElement<T>(own[0], 0);
 #pragma unroll
-    for (int i = 1; i < kMaxRanks; i++)
-      if (i < a.ranks) acc = Op::apply(acc, loadElement<T>(slot + (i - 1) * row, 0));
-    return T::encode(divide(acc, a.divisor));
+    for (int i = 1; i < N; i++)
+      if (present<N>(a, i)) acc = Op::apply(acc, loadElement<T>(slot[0] + (i - 1) * a.slotBytes, 0));
+    result[0] = T::encode(average(acc, a.average));
   }
 };
 
-template <class Units>
+template <class Units, int N>
 struct PushPass {
   const Args& a;
   u64 units;
   u64 chunk;     // units of a slice in one round
-  u64 row;       // bytes of a slice in a slot
   u64 slotBase;  // offset of this block's slots
 
-  DEVICE u64 slot(u64 k) const { return slotBase + k % a.slots * (a.ranks - 1) * row; }
-  // First unit and end of the slice of a rank in round k of this block.
-  DEVICE void slice(u64 k, u32 rank, u64* first, u64* end) const {
-    *first = ((blockIndex() + k * gridSize()) * a.ranks + rank) * chunk;
-    *end = *first + chunk < units ? *first + chunk : units;
-  }
-  DEVICE u64 rounds() const {
-    u64 share = chunk * a.ranks, all = (units + share - 1) / share;
-    return all > blockIndex() ? (all - blockIndex() + gridSize() - 1) / gridSize() : 0;
-  }
+  DEVICE u64 slot(u32 k) const { return slotBase + k % a.slots * (a.ranks - 1) * a.slotBytes; }
+  // First unit of the slice of a rank in round k of this block.
+  DEVICE u64 first(u32 k, u32 rank) const { return ((blockIndex() + u64(k) * gridSize()) * a.ranks + rank) * chunk; }
+  DEVICE u64 end(u64 first) const { return first + chunk < units ? first + chunk : units; }
+  DEVICE bool has(u32 k) const { return first(k, 0) < units; }
 
-  DEVICE void push(u64 k) const {
+  DEVICE void push(u32 k) const {
     constexpr int U = Units::kUnroll;
     u32 step = blockSize();
 #pragma unroll 1
     for (u32 d = 1; d < a.ranks; d++) {
       u32 peer = a.rank + d < a.ranks ? a.rank + d : a.rank + d - a.ranks;
-      u64 first, end;
-      slice(k, peer, &first, &end);
+      u64 from = first(k, peer), to = end(from);
       // The peer finds rank+i's slice in row i-1, counted from itself.
-      u64 to = peerScratch(a, peer) + slot(k) + u64(a.ranks - d - 1) * row;
-      u64 i = first + threadIndex();
-      for (; i + (U - 1) * step < end; i += U * step) {
+      u64 row = peerScratch(a, peer) + slot(k) + u64(a.ranks - d - 1) * a.slotBytes - from * Units::kBytes;
+      u64 i = from + threadIndex();
+      for (; i + (U - 1) * step < to; i += U * step) {
         typename Units::Value v[U];
 #pragma unroll
         for (int u = 0; u < U; u++) v[u] = Units::load(Units::at(a, a.in, i + u * step));
 #pragma unroll
-        for (int u = 0; u < U; u++) Units::store(to + (i + u * step - first) * Units::kBytes, v[u]);
+        for (int u = 0; u < U; u++) Units::store(row + (i + u * step) * Units::kBytes, v[u]);
       }
-      for (; i < end; i += step) Units::store(to + (i - first) * Units::kBytes, Units::load(Units::at(a, a.in, i)));
+      for (; i < to; i += step) Units::store(row + i * Units::kBytes, Units::load(Units::at(a, a.in, i)));
     }
   }
-  DEVICE void finish(u64 k) const {
-    constexpr int U = Units::kUnroll / 2 > 0 ? Units::kUnroll / 2 : 1;
-    u64 first, end;
-    slice(k, a.rank, &first, &end);
-    u64 from = a.scratch + slot(k);
+  template <int U>
+  DEVICE void finishUnits(u64 i, u32 step, u64 row) const {
+    u64 own[U], slots[U];
+    typename Units::Value v[U];
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      own[u] = Units::at(a, a.in, i + u * step);
+      slots[u] = row + (i + u * step) * Units::kBytes;
+    }
+    Units::template reduce<U>(a, own, slots, v);
+#pragma unroll
+    for (int u = 0; u < U; u++)
+#pragma unroll
+      for (int r = 0; r < N; r++)
+        if (present<N>(a, r)) Units::store(Units::at(a, a.peerOut[r], i + u * step), v[u]);
+  }
+  DEVICE void finish(u32 k) const {
+    constexpr int U = Units::kReduce;
+    u64 from = first(k, a.rank), to = end(from), row = a.scratch + slot(k) - from * Units::kBytes;
     u32 step = blockSize();
-    u64 i = first + threadIndex();
-    for (; i + (U - 1) * step < end; i += U * step) {
-      typename Units::Value v[U];
-#pragma unroll
-      for (int u = 0; u < U; u++)
-        v[u] = Units::reduce(a, Units::at(a, a.in, i + u * step), from + (i + u * step - first) * Units::kBytes, row);
-#pragma unroll
-      for (int u = 0; u < U; u++) storeAll(i + u * step, v[u]);
-    }
-    for (; i < end; i += step) storeAll(i, Units::reduce(a, Units::at(a, a.in, i), from + (i - first) * Units::kBytes, row));
-  }
-  DEVICE void storeAll(u64 i, const typename Units::Value& v) const {
-#pragma unroll
-    for (int r = 0; r < kMaxRanks; r++)
-      if (r < a.ranks) Units::store(Units::at(a, a.peerOut[r], i), v);
+    u64 i = from + threadIndex();
+    for (; i + (U - 1) * step < to; i += U * step) finishUnits<U>(i, step, row);
+    if constexpr (U > 1)
+      for (; i < to; i += step) finishUnits<1>(i, step, row);
   }
 
   // Arrivals in order: pushed(0), then for each k pushed(k+1), done(k): while a
-  // round is reduced, the next one is on its way. Of n rounds, done(j) is arrival
-  // 2j+3, and the last one 2n.
+  // round is reduced, the next one is on its way. done(j) is arrival 2j+3, but of
+  // the last round the one before.
   DEVICE bool run(Barrier& barrier) const {
-    u64 n = rounds();
     u32 before = barrier.epoch, pushed = 0;
 #pragma unroll 1
-    for (u64 k = 0; k <= n; k++) {
+    for (u32 k = 0; k == 0 || has(k - 1); k++) {
       u32 pushedBefore = pushed;
-      if (k < n) {
-        if (k >= a.slots && !barrier.wait(before + 2 * u32(k - a.slots) + 3, kDone)) return false;
+      if (has(k)) {
+        if (k >= a.slots && !barrier.wait(before + 2 * (k - a.slots) + 3, kDone)) return false;
         push(k);
         pushed = barrier.arrive();
       }
@@ -135,20 +140,16 @@ struct PushPass {
         barrier.arrive();
       }
     }
-    return n == 0 || barrier.wait(barrier.epoch, kDone);
+    return barrier.wait(barrier.epoch, kDone);
   }
 };
 
-template <class T, class Op>
+template <class T, class Op, int N>
 DEVICE void pushAllReduce(const Args& a) {
   Barrier barrier(a);
-  u64 row = a.chunk * 16;
-  u64 base = u64(blockIndex()) * a.slots * (a.ranks - 1) * row;
+  u64 base = u64(blockIndex()) * a.slots * (a.ranks - 1) * a.slotBytes;
   u64 outside = outsideCount<T>(a);
-  u64 parts = u64(gridSize()) * a.ranks;
-  u64 perPack = (a.packs + parts - 1) / parts, perElement = (outside + parts - 1) / parts;
-  u64 mostElements = a.chunk * kPerPack<T>;
-  if (a.packs > 0 && !PushPass<PushPacks<T, Op>>{a, a.packs, perPack < a.chunk ? perPack : a.chunk, row, base}.run(barrier)) return;
-  if (outside > 0 && !PushPass<PushElements<T, Op>>{a, outside, perElement < mostElements ? perElement : mostElements, row, base}.run(barrier)) return;
+  if (a.packs > 0 && !PushPass<PushPacks<T, Op, N>, N>{a, a.packs, a.chunk, base}.run(barrier)) return;
+  if (outside > 0 && !PushPass<PushElements<T, Op, N>, N>{a, outside, a.outsideChunk, base}.run(barrier)) return;
   barrier.commit();
 }

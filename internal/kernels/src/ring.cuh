@@ -23,7 +23,7 @@ struct RingPacks {
   static DEVICE void finish(const Args& a, u64 to, u64 next, u64 from, u64 own) {
     Lanes<T> v = unpack<T>(loadPack(from));
     reduceInto<T, Op>(v, loadPack(own));
-    divideLanes<T>(v, a.divisor);
+    averageLanes<T>(v, a.average);
     Pack p = pack<T>(v);
     storePack(to, p);
     storePack(next, p);
@@ -39,7 +39,7 @@ struct RingElements {
   }
   static DEVICE void reduce(u64 to, u64 from, u64 own) { storeElement<T>(to, 0, combine(from, own)); }
   static DEVICE void finish(const Args& a, u64 to, u64 next, u64 from, u64 own) {
-    typename T::Acc v = divide(combine(from, own), a.divisor);
+    typename T::Acc v = average(combine(from, own), a.average);
     storeElement<T>(to, 0, v);
     storeElement<T>(next, 0, v);
   }
@@ -50,16 +50,15 @@ struct RingLink {
   Signals *next, *prev;
   u32 sent, received;          // messages
   u32 slotsSent, slotsFreed;   // of which through slots
-  u64 slotBytes;
 
-  DEVICE RingLink(const Args& args, u64 slot) : a(args), slotBytes(slot) {
+  DEVICE explicit RingLink(const Args& args) : a(args) {
     next = peerSignals(a, a.rank + 1 == a.ranks ? 0 : a.rank + 1);
     prev = peerSignals(a, a.rank == 0 ? a.ranks - 1 : a.rank - 1);
     sent = received = a.self->ringMessages[blockIndex()];
     slotsSent = slotsFreed = a.self->ringSlots[blockIndex()];
     resetFailed();
   }
-  DEVICE u64 slot(u64 base, u32 n) const { return base + (u64(blockIndex()) * a.slots + n % a.slots) * slotBytes; }
+  DEVICE u64 slot(u64 base, u32 n) const { return base + (u64(blockIndex()) * a.slots + n % a.slots) * a.slotBytes; }
   DEVICE u64 sendSlot() const { return slot(a.nextScratch, slotsSent); }
   DEVICE u64 receiveSlot() const { return slot(a.scratch, slotsFreed); }
 
@@ -99,6 +98,7 @@ template <class Units>
 DEVICE bool ringPass(const Args& a, RingLink& link, u64 units, u64 chunk) {
   u32 n = a.ranks;
   u64 stride = u64(gridSize()) * n * chunk;
+#pragma unroll 1
   for (u64 base = u64(blockIndex()) * n * chunk; base < units; base += stride) {
     // Chunk number (rank + shift) mod n of this round: its first and end unit.
     u64 first, end;
@@ -114,6 +114,7 @@ DEVICE bool ringPass(const Args& a, RingLink& link, u64 units, u64 chunk) {
     for (u64 i = first + threadIndex(); i < end; i += blockSize())
       Units::copy(link.sendSlot() + (i - first) * Units::kBytes, Units::at(a, a.in, i));
     link.done(false, true, true);
+#pragma unroll 1
     for (u32 step = 2; step < n; step++) {
       choose(n - step);
       if (!link.ready(true, true)) return false;
@@ -131,6 +132,7 @@ DEVICE bool ringPass(const Args& a, RingLink& link, u64 units, u64 chunk) {
                     link.receiveSlot() + (i - first) * Units::kBytes, Units::at(a, a.in, i));
     link.done(true, false, true);
     // All-gather.
+#pragma unroll 1
     for (u32 step = 1; step + 1 < n; step++) {
       choose(n - step);
       if (!link.ready(true, false)) return false;
@@ -147,16 +149,9 @@ DEVICE bool ringPass(const Args& a, RingLink& link, u64 units, u64 chunk) {
 
 template <class T, class Op>
 DEVICE void ring(const Args& a) {
-  RingLink link(a, a.chunk * 16);
+  RingLink link(a);
   u64 outside = outsideCount<T>(a);
-  // A slot of chunk packs holds chunk * kPerPack elements; small remainders are
-  // spread thin so that every block and rank has a part.
-  u64 parts = u64(gridSize()) * a.ranks;
-  u64 perChunk = (outside + parts - 1) / parts;
-  if (perChunk > a.chunk * kPerPack<T>) perChunk = a.chunk * kPerPack<T>;
-  u64 packChunk = (a.packs + parts - 1) / parts;
-  if (packChunk > a.chunk) packChunk = a.chunk;
-  if (a.packs > 0 && !ringPass<RingPacks<T, Op>>(a, link, a.packs, packChunk)) return;
-  if (outside > 0 && !ringPass<RingElements<T, Op>>(a, link, outside, perChunk)) return;
+  if (a.packs > 0 && !ringPass<RingPacks<T, Op>>(a, link, a.packs, a.chunk)) return;
+  if (outside > 0 && !ringPass<RingElements<T, Op>>(a, link, outside, a.outsideChunk)) return;
   link.commit();
 }

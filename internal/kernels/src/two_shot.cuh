@@ -4,7 +4,32 @@
 #pragma once
 #include "fabric.cuh"
 
-template <class T, class Op, class Fabric>
+// Reduces packs [first, end) and stores them to all, a thread taking every
+// step-th. Offsets count from where the buffers' packs begin.
+template <class Fabric>
+DEVICE void reduceAndStore(const Args& a, const u64 (&out)[kMaxRanks], u64 multicast, u64 base, u64 first, u64 end, u64 step) {
+  constexpr int U = Fabric::kUnroll;
+  u64 p = first;
+  for (; p + (U - 1) * step < end; p += U * step) {
+    u64 offset[U];
+    Pack v[U];
+#pragma unroll
+    for (int u = 0; u < U; u++) offset[u] = base + (p + u * step) * 16;
+    Fabric::template reduce<U>(a, offset, v);
+#pragma unroll
+    for (int u = 0; u < U; u++) Fabric::store(a, out, multicast, offset[u], v[u]);
+  }
+  if constexpr (U > 1) {
+    for (; p < end; p += step) {
+      u64 offset[1] = {base + p * 16};
+      Pack v[1];
+      Fabric::template reduce<1>(a, offset, v);
+      Fabric::store(a, out, multicast, offset[0], v[0]);
+    }
+  }
+}
+
+template <class T, class Op, int N, class Fabric>
 DEVICE void twoShot(const Args& a) {
   Barrier barrier(a);
   if (!barrier.sync(kStart)) return;
@@ -13,37 +38,18 @@ DEVICE void twoShot(const Args& a) {
   u64 thread = u64(blockIndex()) * blockSize() + threadIndex();
   u64 begin = a.rank * a.chunk;
   u64 end = begin + a.chunk < a.packs ? begin + a.chunk : a.packs;
-  constexpr int U = Fabric::kUnroll;
-  u64 p = begin + thread;
-  for (; p + (U - 1) * threads < end; p += U * threads) {
-    Lanes<T> v[U];
-#pragma unroll
-    for (int u = 0; u < U; u++) v[u] = Fabric::reduce(a, packAddress<T>(a, 0, p + u * threads));
-#pragma unroll
-    for (int u = 0; u < U; u++) {
-      divideLanes<T>(v[u], a.divisor);
-      Fabric::store(a, a.peerOut, a.multicastOut, packAddress<T>(a, 0, p + u * threads), pack<T>(v[u]));
-    }
-  }
-  for (; p < end; p += threads) {
-    Lanes<T> v = Fabric::reduce(a, packAddress<T>(a, 0, p));
-    divideLanes<T>(v, a.divisor);
-    Fabric::store(a, a.peerOut, a.multicastOut, packAddress<T>(a, 0, p), pack<T>(v));
-  }
+  reduceAndStore<Fabric>(a, a.peerOut, a.multicastOut, packAddress<T>(a, 0, 0), begin + thread, end, threads);
 
   // No multimem form reaches a single 2-byte element, so what is in no pack
   // goes over the peers' mappings on both fabrics.
   u64 outside = outsideCount<T>(a);
+#pragma unroll 1
   for (u64 e = a.rank + thread * a.ranks; e < outside; e += threads * a.ranks) {
     u64 index = outsideIndex<T>(a, e);
-    typename T::Acc acc = loadElement<T>(a.peerIn[0], index);
+    typename T::Acc acc = reduceElement<T, Op, N>(a, index);
 #pragma unroll
-    for (int i = 1; i < kMaxRanks; i++)
-      if (i < a.ranks) acc = Op::apply(acc, loadElement<T>(a.peerIn[i], index));
-    acc = divide(acc, a.divisor);
-#pragma unroll
-    for (int i = 0; i < kMaxRanks; i++)
-      if (i < a.ranks) storeElement<T>(a.peerOut[i], index, acc);
+    for (int i = 0; i < N; i++)
+      if (present<N>(a, i)) storeElement<T>(a.peerOut[i], index, acc);
   }
 
   if (!barrier.sync(kEnd)) return;
