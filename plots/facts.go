@@ -92,10 +92,15 @@ func facts(runs []*result.Run, all []series) [][]string {
 			place = append(place, w)
 		}
 	}
-	program := one(func(r *result.Run) string { return r.Version })
-	if program != "" {
-		program = "nvls-allreduce " + program
-	}
+	program := one(func(r *result.Run) string {
+		switch {
+		case r.Tool != "":
+			return r.Tool
+		case r.Version != "":
+			return "nvls-allreduce " + r.Version
+		}
+		return ""
+	})
 	groups := [][]string{
 		{one(machine), strings.Join(what, ", "), strings.Join(place, ", ")},
 		{

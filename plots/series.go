@@ -176,7 +176,7 @@ func distinguish(all []series) {
 // machine names the GPUs of a run and their number: "8 × NVIDIA H200". Ranks
 // are counted beside when they share GPUs.
 func machine(r *result.Run) string {
-	// A log may not tell UUIDs; then each rank has its own GPU.
+	// A log may not tell UUIDs, or not all GPUs; then each rank has its own.
 	var seen []string
 	for _, d := range r.Devices {
 		id := cmp.Or(d.UUID, fmt.Sprintf("rank %d", d.Rank))
@@ -184,7 +184,10 @@ func machine(r *result.Run) string {
 			seen = append(seen, id)
 		}
 	}
-	gpus := cmp.Or(len(seen), r.WorldSize)
+	gpus := len(seen)
+	if len(r.Devices) < r.WorldSize {
+		gpus = r.WorldSize
+	}
 	s := fmt.Sprintf("%d × %s", gpus, cmp.Or(r.DeviceName(), "unknown GPU"))
 	if gpus != r.WorldSize {
 		s = fmt.Sprintf("%d ranks on %s", r.WorldSize, s)

@@ -95,7 +95,7 @@ func (m strokes) draw(c *draw.Canvas, s style, at vg.Point) {
 }
 
 // modeOrder gives each mode its own look, the same in every chart.
-var modeOrder = []string{"nvls-zero-copy", "ring", "p2p", "nvls-copy-in", "nccl", "auto"}
+var modeOrder = []string{"nvls-zero-copy", "ring", "p2p", "nvls-copy-in", "nccl", "auto", "nccl-symmetric"}
 
 // looks chooses for each line: the mode's own for the first line of a mode, the
 // next free one for others.

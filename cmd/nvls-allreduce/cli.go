@@ -20,6 +20,7 @@ const program = "nvls-allreduce"
 type cli struct {
 	Run     runCommand     `cmd:"" default:"withargs" help:"Measure all-reduce (the default command)."`
 	Config  configCommand  `cmd:"" help:"Print the configuration that the flags make, and where each value is from."`
+	Plot    plotCommand    `cmd:"" help:"Draw results: bandwidth, time, speed-up, spread, link share."`
 	Version versionCommand `cmd:"" help:"Print version, commit and compiler."`
 }
 

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,6 +44,9 @@ func Decode(in io.Reader) (*Run, error) {
 	raw, err := io.ReadAll(in)
 	if err != nil {
 		return nil, err
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, errors.New("not a result file: it is empty")
 	}
 	var head struct {
 		Schema string `json:"schema"`

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/nvls-allreduce/nvls-allreduce/plots"
+)
+
+// plotCommand draws results that are files.
+type plotCommand struct {
+	results `embed:""`
+	Output  string   `short:"o" required:"" help:"File to write: .png, .svg or .pdf." placeholder:"FILE"`
+	Kind    []string `default:"busbw,time" help:"Panels from the top: busbw, time, speedup over a baseline, spread of iterations, link share." placeholder:"KIND,..."`
+	Theme   string   `default:"light" help:"light, dark, or print: greys that differ in dash and marker." placeholder:"THEME"`
+	Size    string   `help:"Size on paper: 8.5cmx7cm for a column; also mm, in, pt." placeholder:"WxH"`
+	YLim    []string `name:"ylim" help:"Range of the vertical axis: 0:500, or busbw=0:500 of one of several kinds." placeholder:"LO:HI"`
+}
+
+// Run draws all or, on any fault, nothing.
+func (c *plotCommand) Run(e *environment) error {
+	format, err := plots.FormatOf(c.Output)
+	if err != nil {
+		return err
+	}
+	runs, o, err := c.read()
+	if err != nil {
+		return err
+	}
+	for _, k := range c.Kind {
+		kind, err := oneOf("kind of chart", k, plots.Kinds())
+		if err != nil {
+			return err
+		}
+		o.Kinds = append(o.Kinds, kind)
+	}
+	if o.Theme, err = oneOf("theme", c.Theme, plots.Themes()); err != nil {
+		return err
+	}
+	if c.Size != "" {
+		if o.Size, err = plots.ParseSize(c.Size); err != nil {
+			return err
+		}
+	}
+	if o.Limits, err = plots.ParseLimits(c.YLim, o.Kinds); err != nil {
+		return err
+	}
+	if err := plots.WriteFile(c.Output, runs, o); err != nil {
+		return err
+	}
+	fmt.Fprintf(e.stdout, "wrote %s (%s)\n", c.Output, format)
+	return nil
+}
