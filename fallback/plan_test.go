@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 )
 
@@ -79,82 +80,79 @@ func TestInboxesFit(t *testing.T) {
 	}
 }
 
-// The slots of all blocks fit the scratch memory.
-func TestPlanPush(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		packs, ranks, most, u := draw(t)
-		p := planPush(packs, ranks, most, u)
-		checkGeometry(t, p.Geometry, most, u)
-		if used := uint64(p.Blocks) * pushSlots * uint64(ranks-1) * p.chunkPacks * kernels.PackBytes; p.chunkPacks < 1 || used > collective.ScratchBytes {
-			t.Fatalf("%+v: slots of %d bytes, there are %d", p, used, collective.ScratchBytes)
-		}
-	})
+// drawCall is a message with its division into packs.
+func drawCall(t *rapid.T, bytes uint64) (collective.Call, collective.Span) {
+	d := rapid.SampledFrom(collective.DTypes()).Draw(t, "type")
+	size := uint64(d.Size())
+	c := collective.Call{DType: d, Count: rapid.Uint64Range(1, bytes/size).Draw(t, "count")}
+	c.Send.Address = device.Ptr(1<<40 + size*rapid.Uint64Range(0, 16).Draw(t, "send"))
+	c.Recv.Address = device.Ptr(1<<41 + size*rapid.Uint64Range(0, 16).Draw(t, "recv"))
+	return c, collective.NewSpan(c.Send.Address, c.Recv.Address, c.Count, d)
 }
 
-// A copy of push.cuh's division: in round k, block b has a share in which every
-// rank owns one chunk.
-func TestPushCoversMessage(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		packs := rapid.Uint64Range(1, 20000).Draw(t, "packs")
-		_, ranks, most, u := draw(t)
-		p := planPush(packs, ranks, most, u)
-		parts := uint64(p.Blocks) * uint64(ranks)
-		chunk := min(collective.CeilDiv(packs, parts), p.chunkPacks)
-		seen := make([]int, packs)
-		for b := range uint64(p.Blocks) {
-			for k := uint64(0); (b+k*uint64(p.Blocks))*uint64(ranks)*chunk < packs; k++ {
-				for r := range uint64(ranks) {
-					first := ((b+k*uint64(p.Blocks))*uint64(ranks) + r) * chunk
-					for i := first; i < min(first+chunk, packs); i++ {
-						seen[i]++
-					}
+// planner is a plan with slots in scratch memory; a slot holds rows shares.
+type planner struct {
+	plan  func(collective.Call, collective.Span, int, uint32, collective.Tuning) slotPlan
+	slots int
+	rows  func(ranks int) int
+	most  uint32
+}
+
+var planners = map[string]planner{
+	"push": {planPush, pushSlots, func(n int) int { return n - 1 }, kernels.MaxBlocks},
+	"ring": {planRing, ringSlots, func(int) int { return 1 }, ringBlocks},
+}
+
+// The slots of all blocks fit the scratch memory, and shares fit the slots.
+func TestPlanSlots(t *testing.T) {
+	for name, l := range planners {
+		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
+			_, ranks, most, u := draw(t)
+			c, span := drawCall(t, 1<<rapid.UintRange(4, 38).Draw(t, "log2 bytes"))
+			p := l.plan(c, span, ranks, most, u)
+			checkGeometry(t, p.Geometry, min(most, l.most), u)
+			if used := uint64(p.Blocks) * uint64(l.slots*l.rows(ranks)) * p.slotBytes; used > collective.ScratchBytes {
+				t.Fatalf("%+v: slots of %d bytes, there are %d", p, used, collective.ScratchBytes)
+			}
+			for _, bytes := range []uint64{p.packs * kernels.PackBytes, p.outside * uint64(c.DType.Size())} {
+				if bytes < 1 || bytes > p.slotBytes {
+					t.Fatalf("%+v: a share of %d bytes in a slot of %d", p, bytes, p.slotBytes)
 				}
 			}
-		}
-		once(t, seen)
-	})
-}
-
-func once(t *rapid.T, seen []int) {
-	for i, n := range seen {
-		if n != 1 {
-			t.Fatalf("pack %d has %d owners", i, n)
-		}
+		}))
 	}
 }
 
-// The slots of all blocks fit the scratch memory, and a slot has something in it.
-func TestPlanRing(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		packs, ranks, most, u := draw(t)
-		p := planRing(packs, ranks, most, u)
-		checkGeometry(t, p.Geometry, min(most, ringBlocks), u)
-		if used := uint64(p.Blocks) * ringSlots * p.chunkPacks * kernels.PackBytes; p.chunkPacks < 1 || used > collective.ScratchBytes {
-			t.Fatalf("%+v: slots of %d bytes, there are %d", p, used, collective.ScratchBytes)
-		}
-	})
-}
-
-// A copy of ring.cuh's division: a block's round has a chunk for each rank.
-func TestRingCoversMessage(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		packs := rapid.Uint64Range(1, 20000).Draw(t, "packs")
-		_, ranks, most, u := draw(t)
-		p := planRing(packs, ranks, most, u)
-		n := uint64(ranks)
-		chunk := min(collective.CeilDiv(packs, uint64(p.Blocks)*n), p.chunkPacks)
-		seen := make([]int, packs)
-		for b := range uint64(p.Blocks) {
-			for base := b * n * chunk; base < packs; base += uint64(p.Blocks) * n * chunk {
-				for r := range n {
-					for i := base + r*chunk; i < min(base+(r+1)*chunk, packs); i++ {
-						seen[i]++
+// A copy of the division in push.cuh and ring.cuh: in round k, block b has a
+// share for each rank, of packs and then of elements outside.
+func TestSharesCoverMessage(t *testing.T) {
+	for name, l := range planners {
+		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
+			_, ranks, most, u := draw(t)
+			c, span := drawCall(t, 1<<15)
+			p := l.plan(c, span, ranks, most, u)
+			outside := c.Count - span.Packs*uint64(kernels.PackBytes/c.DType.Size())
+			for _, part := range []struct{ units, share uint64 }{{span.Packs, p.packs}, {outside, p.outside}} {
+				seen := make([]int, part.units)
+				for b := range uint64(p.Blocks) {
+					for k := uint64(0); ; k++ {
+						base := (b + k*uint64(p.Blocks)) * uint64(ranks) * part.share
+						if base >= part.units {
+							break
+						}
+						for i := base; i < min(base+uint64(ranks)*part.share, part.units); i++ {
+							seen[i]++
+						}
+					}
+				}
+				for i, n := range seen {
+					if n != 1 {
+						t.Fatalf("%+v: unit %d of %d is moved %d times", p, i, part.units, n)
 					}
 				}
 			}
-		}
-		once(t, seen)
-	})
+		}))
+	}
 }
 
 // A larger message never goes back to packets, and packets are chosen only where
