@@ -21,7 +21,10 @@ type cli struct {
 	Run     runCommand     `cmd:"" default:"withargs" help:"Measure all-reduce (the default command)."`
 	Config  configCommand  `cmd:"" help:"Print the configuration that the flags make, and where each value is from."`
 	Plot    plotCommand    `cmd:"" help:"Draw results: bandwidth, time, speed-up, spread, link share."`
+	Doctor  doctorCommand  `cmd:"" help:"Say which modes will work here, and why the others will not."`
 	Version versionCommand `cmd:"" help:"Print version, commit and compiler."`
+
+	DoctorProbe doctorProbeCommand `cmd:"" name:"doctor-probe" hidden:""`
 }
 
 // environment is what a command works with.

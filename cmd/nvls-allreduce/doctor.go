@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/doctor"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
+)
+
+// doctorCommand foretells a run with the same flags, and says why not.
+type doctorCommand struct {
+	Flags flags `embed:""`
+	JSON  bool  `name:"json" help:"Print the report as JSON." group:"Results"`
+}
+
+// Run starts the local ranks, or is one.
+func (c *doctorCommand) Run(e *environment, code *failure.Code) error {
+	cfg, err := c.Flags.config(e.given)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return failure.Wrap(failure.Internal, err, "cannot start processes of this program")
+	}
+	if np := c.Flags.NP; np != nil && !isLocalRank(e.environ) {
+		if err := checkNP(*np, cfg, e.environ); err != nil {
+			return err
+		}
+		exit, err := mpiboot.Launch(e.ctx, *np, append([]string{self}, e.args...), e.environ, e.stdout, e.stderr)
+		*code = failure.Code(exit)
+		return err
+	}
+	*code = doctor.Main(e.ctx, doctor.Options{
+		Config: cfg, JSON: c.JSON, Probe: []string{self, "doctor-probe"}, System: doctor.Host(e.environ),
+		Version: moduleVersion(), Stdout: e.stdout, Stderr: e.stderr,
+	})
+	return nil
+}
+
+// doctorProbeCommand is a probe process of the doctor.
+type doctorProbeCommand struct {
+	Request string `arg:"" help:"What to probe, as the doctor writes it."`
+}
+
+// Run does what may hang or break a process.
+func (c *doctorProbeCommand) Run(e *environment, code *failure.Code) error {
+	*code = doctor.Probe(e.ctx, c.Request, e.environ, e.stdout, e.stderr, nil)
+	return nil
+}

@@ -1,0 +1,167 @@
+//go:build linux
+
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+)
+
+// container names the container that the process is in.
+func container(s *System) []Finding {
+	f := Finding{ID: "container", Severity: Info}
+	found := func(kind string, e ...Evidence) []Finding {
+		f.What, f.Evidence = "in a container of "+kind, e
+		return []Finding{f}
+	}
+	for _, c := range []struct{ variable, kind string }{
+		{"APPTAINER_CONTAINER", "Apptainer"}, {"SINGULARITY_CONTAINER", "Singularity"}, {"CH_RUNNING", "Charliecloud"}, {"ENROOT_ROOTFS", "Enroot"},
+	} {
+		if v := s.getenv(c.variable); v != "" {
+			return found(c.kind, Evidence{c.variable + "=" + v, "environment"})
+		}
+	}
+	var unsureOf error
+	for _, c := range []struct{ file, kind string }{
+		{"/.singularity.d", "Singularity or Apptainer"}, {"/.dockerenv", "Docker"}, {"/run/.containerenv", "Podman"}, {"/ch", "Charliecloud"},
+	} {
+		there, err := s.exists(c.file)
+		if there {
+			return found(c.kind, Evidence{c.file + " exists", "file system"})
+		}
+		if err != nil {
+			unsureOf = err
+		}
+	}
+	if v := s.getenv("KUBERNETES_SERVICE_HOST"); v != "" {
+		return found("Kubernetes", Evidence{"KUBERNETES_SERVICE_HOST=" + v, "environment"})
+	}
+	if v := s.getenv("container"); v != "" {
+		return found(v, Evidence{"container=" + v, "environment"})
+	}
+	cgroup, err := s.read("/proc/1/cgroup")
+	if err == nil {
+		for _, kind := range []string{"docker", "kubepods", "libpod", "lxc", "containerd", "enroot"} {
+			if strings.Contains(cgroup, kind) {
+				return found(kind, Evidence{firstLineWith(cgroup, kind), "/proc/1/cgroup"})
+			}
+		}
+	} else {
+		unsureOf = err
+	}
+	if unsureOf != nil {
+		return []Finding{{ID: "container", Severity: Info, Outcome: Unknown, What: "no sign of a container, but not every sign could be looked for", Evidence: evidence(unsureOf.Error(), "file system")}}
+	}
+	f.What = "no sign of a container"
+	f.Evidence = evidence("none", "environment, /.singularity.d, /.dockerenv, /run/.containerenv, /ch, /proc/1/cgroup")
+	return []Finding{f}
+}
+
+// inSingularity says whether --nv is the container's switch for GPUs.
+func (s *System) inSingularity() bool {
+	if s.getenv("APPTAINER_CONTAINER") != "" || s.getenv("SINGULARITY_CONTAINER") != "" {
+		return true
+	}
+	there, _ := s.exists("/.singularity.d")
+	return there
+}
+
+func firstLineWith(text, part string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, part) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+// namespaceKinds are those that matter between ranks of a host.
+var namespaceKinds = []string{"user", "pid", "net", "ipc", "mnt"}
+
+// namespaces gives the identity of each namespace of this process, by kind. What
+// cannot be read is absent.
+func (s *System) namespaces() map[string]string {
+	out := map[string]string{}
+	for _, kind := range namespaceKinds {
+		if id, err := os.Readlink(s.path("/proc/self/ns/" + kind)); err == nil {
+			out[kind] = id
+		}
+	}
+	return out
+}
+
+// compareNamespaces looks for namespaces that the ranks of this host do not
+// share. all is by local rank, ranks are the world's numbers of them.
+func compareNamespaces(ranks []int, all []map[string]string) []Finding {
+	differ := func(kind string) (e []Evidence, differs, known bool) {
+		known = true
+		for i, ns := range all {
+			if ns[kind] == "" {
+				known = false
+			}
+			if ns[kind] != all[0][kind] {
+				differs = true
+			}
+			e = append(e, Evidence{fmt.Sprintf("%s of rank %d", ns[kind], ranks[i]), "/proc/self/ns/" + kind})
+		}
+		return e, differs && known, known
+	}
+	var out []Finding
+	for _, k := range []struct {
+		kind, what, do string
+		severity       Severity
+	}{
+		{"user", "the ranks are in different user namespaces: an MPI library that copies from process to process (CMA) will fail; this program does not", "UCX_TLS=^cma with UCX, OMPI_MCA_btl_vader_single_copy_mechanism=none with Open MPI 4", Warning},
+		{"pid", "the ranks are in different process namespaces, which does no harm here: no process number is exchanged", "", Info},
+		{"net", "the ranks are in different network namespaces, where abstract sockets do not reach; they met over a folder (socket_dir)", "", Info},
+		{"ipc", "the ranks are in different IPC namespaces: MPI or NCCL may not find each other's shared memory; this program needs none", "", Info},
+	} {
+		e, differs, known := differ(k.kind)
+		f := Finding{ID: "namespaces." + k.kind, Severity: k.severity, What: k.what, Evidence: e, Do: k.do}
+		switch {
+		case !known:
+			f = Finding{ID: f.ID, Severity: Warning, Outcome: Unknown, What: "whether the ranks share the " + k.kind + " namespace", Evidence: e}
+		case !differs:
+			continue
+		}
+		if f.Do != "" {
+			f.By = failure.User
+		}
+		out = append(out, f)
+	}
+	if len(out) == 0 {
+		out = append(out, Finding{ID: "namespaces", Severity: OK, Outcome: Yes, What: "the ranks share the user, process, network and IPC namespaces",
+			Evidence: evidence(fmt.Sprint(all[0]["net"]), "/proc/self/ns/net")})
+	}
+	return out
+}
+
+// confinement reports seccomp, and the one call that container runtimes are
+// known to forbid and NCCL uses.
+func confinement(s *System) []Finding {
+	const id = "seccomp"
+	status, err := s.read("/proc/self/status")
+	if err != nil {
+		return []Finding{unsure(id, "whether a seccomp filter is on", err, "/proc/self/status")}
+	}
+	mode := strings.TrimSpace(strings.TrimPrefix(firstLineWith(status, "Seccomp:"), "Seccomp:"))
+	f := Finding{ID: id, Severity: Info, What: "no seccomp filter", Evidence: evidence("Seccomp: "+mode, "/proc/self/status")}
+	switch mode {
+	case "":
+		return []Finding{{ID: id, Severity: Info, Outcome: Unknown, What: "whether a seccomp filter is on", Evidence: evidence("no line Seccomp", "/proc/self/status")}}
+	case "0":
+		return []Finding{f}
+	}
+	f.What = "a seccomp filter is on; what it forbids shows in the probes below"
+	if _, _, errno := unix.Syscall6(unix.SYS_GET_MEMPOLICY, 0, 0, 0, 0, 0, 0); errno == unix.EPERM {
+		f.What = "a seccomp filter is on and forbids get_mempolicy, which NCCL uses for host memory; this program does not"
+		f.Evidence = append(f.Evidence, Evidence{"EPERM", "get_mempolicy"})
+		f.Do, f.By = "for NCCL: --cap-add SYS_NICE at the container, or NCCL_CUMEM_HOST_ENABLE=0", failure.User
+	}
+	return []Finding{f}
+}

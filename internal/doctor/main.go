@@ -1,0 +1,325 @@
+//go:build linux
+
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/site"
+	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
+)
+
+// Options say what to look at.
+type Options struct {
+	// Config is that of the run which is to be foretold.
+	Config *configs.Config
+	JSON   bool // instead of text
+	// Probe is the command that starts a probe process, without its last argument:
+	// this program and the name of the hidden command that calls Probe.
+	Probe   []string
+	System  *System
+	Version string // of the program
+	Stdout  io.Writer
+	Stderr  io.Writer
+}
+
+// doctor is one rank's part.
+type doctor struct {
+	Options
+	system   *System
+	world    *mpiboot.World
+	findings []Finding // of this rank
+	teamSize int       // probe processes
+	driver   device.Driver
+	onEnd    []func() error
+}
+
+// simTeam is how many software GPUs the doctor makes where nobody says how many.
+const simTeam = 2
+
+// Main is one rank's part. It prints the report on rank 0 and gives the code to
+// exit with: 0 when every wanted mode will run here, 3 when one will not or it
+// could not be told. After it the process can only end.
+func Main(ctx context.Context, o Options) failure.Code {
+	d := &doctor{Options: o, system: o.System}
+	d.surroundings()
+	ev, err := mpiboot.Detect(d.system.Environ)
+	if err != nil {
+		d.add(fromError("launcher", "the launcher's variables contradict each other", err, allModes, "environment"))
+	}
+	b := o.Config.Bootstrap
+	d.world, err = mpiboot.Join(ctx, mpiboot.Options{Launcher: b.Launcher, MPILibrary: b.MPILibrary, SocketDir: b.SocketDir,
+		Timeout: 2 * b.Timeout, Stderr: o.Stderr, Environ: d.system.Environ})
+	if err != nil {
+		return d.notJoined(ev, err)
+	}
+	code, err := d.examine(ctx)
+	for _, end := range slices.Backward(d.onEnd) {
+		err = errors.Join(err, end())
+	}
+	if err != nil {
+		if d.world.Rank() == 0 {
+			fmt.Fprintf(o.Stderr, "nvls-allreduce: the doctor could not finish: %v\n", err)
+		}
+		code = failure.CodeOf(err)
+	}
+	return d.world.Finish(code)
+}
+
+func (d *doctor) add(f ...Finding) { d.findings = append(d.findings, f...) }
+
+func (d *doctor) simulated() bool { return d.Config.Run.Device == configs.DeviceSim }
+
+// deadline bounds a probe process from outside; request gives what bounds its
+// parts from inside. All follow from bootstrap.timeout.
+func (d *doctor) deadline() time.Duration { return d.Config.Bootstrap.Timeout * 3 / 2 }
+
+func (d *doctor) request(ask string) request {
+	dev := "cuda"
+	if d.simulated() {
+		dev = "sim"
+	}
+	t := d.Config.Bootstrap.Timeout
+	return request{Ask: ask, Device: dev, SimDevices: d.Config.Sim.Devices, ShareGPU: d.Config.Run.ShareGPU, Multicast: d.Config.NVLS.Multicast,
+		SocketDir: d.Config.Bootstrap.SocketDir, Join: t, Kernel: t / 3}
+}
+
+// surroundings is what can be seen without the other ranks and without a driver.
+func (d *doctor) surroundings() {
+	s := d.system
+	d.add(container(s)...)
+	d.add(confinement(s)...)
+	d.add(limits(s)...)
+}
+
+// notJoined reports where the ranks could not meet. Only what rank 0 found is
+// known there; the other ranks say their part in a line.
+func (d *doctor) notJoined(ev mpiboot.Evidence, err error) failure.Code {
+	f := fromError("ranks", "the ranks could not meet", err, allModes, "joining the other ranks")
+	for _, kind := range []string{"net", "user"} {
+		if id := d.system.namespaces()[kind]; id != "" {
+			f.Evidence = append(f.Evidence, Evidence{"own: " + id, "/proc/self/ns/" + kind})
+		}
+	}
+	d.add(d.launcher(ev)...)
+	d.add(f)
+	if ev.Rank > 0 {
+		fmt.Fprintf(d.Stderr, "nvls-allreduce: rank %d: the doctor could not meet the other ranks: %v\n", ev.Rank, err)
+	} else {
+		d.print(d.report(merge([]int{0}, [][]Finding{d.findings})))
+	}
+	if d.world != nil {
+		d.world.Abort(failure.Unavailable, err)
+	}
+	return failure.Unavailable
+}
+
+// examine makes all probes with the other ranks and reports on rank 0.
+func (d *doctor) examine(ctx context.Context) (failure.Code, error) {
+	world, node := d.world, d.world.Node()
+	d.add(d.launcher(world.Evidence())...)
+	if err := world.RequireOneNode(); err != nil {
+		// All ranks know this alike.
+		f := fromError("ranks", "the ranks are on several hosts", err, allModes, "host names and boot ids")
+		f, err := d.oneKernel(ctx, f)
+		if err != nil {
+			return 0, err
+		}
+		d.add(f)
+		return d.conclude(ctx, world.Comm().Allgather)
+	}
+	namespaces, err := gather(ctx, node, "compare namespaces", []map[string]string{d.system.namespaces()})
+	if err != nil {
+		return 0, err
+	}
+	if node.Size() > 1 {
+		d.add(compareNamespaces(node.WorldRanks(), namespaces)...)
+		d.add(descriptors(ctx, node, d.Config.Bootstrap.SocketDir))
+	}
+	off, err := site.MulticastOff(d.Config.NVLS.Multicast, d.system.getenv, d.simulated())
+	if err := node.Vote(ctx, "read the site switch", err); err != nil {
+		return 0, err
+	}
+	if err := d.devices(ctx, off); err != nil {
+		return 0, err
+	}
+	return d.conclude(ctx, node.Allgather)
+}
+
+// oneKernel tells hosts that are one from hosts that are several.
+func (d *doctor) oneKernel(ctx context.Context, f Finding) (Finding, error) {
+	const file = "/proc/sys/kernel/random/boot_id"
+	id, err := d.system.read(file)
+	if err != nil {
+		id = ""
+	}
+	all, err := d.world.Comm().Allgather(ctx, "compare boot ids", []byte(id))
+	if err != nil {
+		return f, err
+	}
+	same := id != ""
+	for _, other := range all {
+		same = same && string(other) == id
+	}
+	if same {
+		f.What = "the ranks seem to be on several hosts, but share one kernel: their containers have host names of their own"
+		f.Evidence = append(f.Evidence, Evidence{id + " on every rank", file})
+		f.Do, f.By = "give all containers one host name, or set "+mpiboot.EnvHostID+" to the same text on all ranks of the node", failure.User
+	}
+	return f, nil
+}
+
+// devices looks at GPUs from the device nodes to the probes in processes of
+// their own.
+func (d *doctor) devices(ctx context.Context, off string) error {
+	node := d.world.Node()
+	s := d.system
+	var n nodes
+	if d.simulated() {
+		d.teamSize = node.Size()
+		if node.Size() == 1 {
+			if d.teamSize = d.Config.Sim.Devices; d.teamSize == 0 {
+				d.teamSize = simTeam
+			}
+		}
+		var err error
+		if d.driver, err = d.openSim(ctx, off); err != nil {
+			return err
+		}
+		d.add(Finding{ID: "gpu.driver", Severity: OK, Outcome: Yes, What: fmt.Sprintf("the software device runs with %s (SIMULATED: nothing here says anything about a GPU)", count(d.teamSize, "software GPU")),
+			Evidence: evidence(d.driver.Version(), "--device sim")})
+	} else {
+		var f []Finding
+		f, n = deviceNodes(s)
+		d.add(f...)
+		kernel, version := kernelDriver(s)
+		d.add(kernel)
+		f, _ = askNVML(s)
+		d.add(f...)
+		d.driver, f = openCUDA(s, off, d.deadline())
+		loaded := ""
+		if d.driver != nil {
+			loaded = loadedLibrary("libcuda.so")
+			if named, ok := d.driver.(interface{ Library() string }); ok && loaded == "" {
+				loaded = named.Library()
+			}
+		}
+		d.add(userLibraries(s, loaded, version)...)
+		d.add(f...)
+		if d.driver != nil {
+			d.add(masked(s, n, len(d.driver.Devices())))
+		}
+	}
+	var mine []device.Info
+	if d.driver != nil {
+		mine = d.driver.Devices()
+	}
+	visible, err := gather(ctx, node, "compare visible devices", [][]device.Info{mine})
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(visible, func(v []device.Info) bool { return len(v) == 0 }) {
+		// Each rank that sees none has said why; no probe of memory is possible.
+		d.add(Finding{ID: "peers", Severity: Skipped, Outcome: Unknown, What: "peer memory was not probed: not every rank sees a GPU"},
+			Finding{ID: "multicast", Severity: Skipped, Outcome: Unknown, What: "multicast was not probed: not every rank sees a GPU"})
+		if !d.simulated() {
+			d.add(fabricHandles(s, false, false))
+		}
+		return nil
+	}
+	return d.probes(ctx, visible)
+}
+
+// probes judges what the ranks see, and runs the probe processes where nothing
+// speaks against it. All ranks judge alike.
+func (d *doctor) probes(ctx context.Context, visible [][]device.Info) error {
+	node := d.world.Node()
+	if node.Size() > 1 {
+		d.teamSize = node.Size()
+	} else if !d.simulated() {
+		// Alone, the doctor looks at all GPUs that it sees.
+		d.teamSize = min(len(visible[0]), collective.MaxRanks)
+	}
+	team := visible
+	if node.Size() == 1 {
+		team = slices.Repeat(visible, d.teamSize)
+	}
+	d.add(attributes(slices.Concat(visible...)))
+	if d.teamSize == 1 {
+		d.add(alone(visible[0][0]))
+	}
+	chosen, seen := compareDevices(team, d.Config.Run.ShareGPU)
+	if d.teamSize > 1 {
+		d.add(seen)
+	}
+	judged := chosen
+	if judged == nil {
+		judged = slices.Concat(visible...)
+	}
+	d.add(portable(judged)...)
+	reasons := against(judged, shares(chosen))
+	d.add(reasons...)
+
+	peers, told, err := d.askTeam(ctx, askPeers, chosen, nil)
+	if err != nil {
+		return err
+	}
+	if !d.simulated() {
+		d.add(d.fabric(judged, told))
+	}
+	d.add(d.deviceMemory(told)...)
+	d.add(peers)
+	multicast, _, err := d.askTeam(ctx, askMulticast, chosen, reasons)
+	if err != nil {
+		return err
+	}
+	if multicast.Severity != Skipped && peers.Outcome != Yes {
+		multicast.Evidence = append(multicast.Evidence, Evidence{peers.What, "the probe of peer memory before it"})
+	}
+	d.add(multicast)
+	return nil
+}
+
+// alone is the finding of a single GPU without others.
+func alone(info device.Info) Finding {
+	return costs("gpu.single", "one GPU is visible: neither NVLS nor peer access can be had with one", allModes,
+		"make all GPUs of the node visible (gpu.masked tells what hides them), or use a node with several", failure.User,
+		Evidence{info.Name + " " + info.UUID.String(), "cuDeviceGetCount = 1"})
+}
+
+// conclude gathers all findings, prints on rank 0 and gives the code of this
+// rank: rank 0's decides.
+func (d *doctor) conclude(ctx context.Context, allgather func(context.Context, string, []byte) ([][]byte, error)) (failure.Code, error) {
+	reconcile(d.findings)
+	body, err := json.Marshal(d.findings)
+	if err != nil {
+		return 0, err
+	}
+	all, err := allgather(ctx, "gather findings", body)
+	if err != nil {
+		return 0, err
+	}
+	if d.world.Rank() != 0 {
+		return failure.OK, nil
+	}
+	ranks := make([]int, len(all))
+	lists := make([][]Finding, len(all))
+	for i, b := range all {
+		ranks[i] = i
+		if err := json.Unmarshal(b, &lists[i]); err != nil {
+			return 0, failure.Wrap(failure.Internal, err, "the findings of rank %d cannot be read", i)
+		}
+	}
+	r := d.report(merge(ranks, lists))
+	return r.Verdict.ExitCode, d.print(r)
+}

@@ -1,0 +1,186 @@
+//go:build linux
+
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
+)
+
+// told is what the doctor learned of one probe process.
+type told struct {
+	Rank  int // in the probe's group
+	Stage string
+	End   *ending // nil when it did not get to tell
+	How   string  // how it ended otherwise: "killed after 45s", "signal: segmentation fault"
+	Late  bool    // it was ended by the watchdog
+	Last  string  // what it printed last on standard error
+}
+
+// abandon is how long a killed process may take to vanish. One that is stuck in
+// a driver call may not, and is left behind.
+const abandon = 2 * time.Second
+
+// start runs one rank of a probe's group to its end, or to the deadline.
+// argv is the command without its last argument.
+func start(argv, environ []string, r request, id mpiboot.UniqueID, rank, size int, deadline time.Duration) told {
+	t := told{Rank: rank}
+	cmd := exec.Command(argv[0], append(slices.Clone(argv[1:]), r.argument())...)
+	cmd.Env = append(withoutRank(environ), fmt.Sprintf("%s=%d", mpiboot.EnvRank, rank), fmt.Sprintf("%s=%d", mpiboot.EnvSize, size), fmt.Sprintf("%s=%v", mpiboot.EnvUniqueID, id))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var last tail
+	cmd.Stderr = &last
+	cmd.WaitDelay = time.Second
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.How = "it could not be started: " + err.Error()
+		return t
+	}
+	lines := make(chan answer, 64)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			var a answer
+			if json.Unmarshal(s.Bytes(), &a) == nil {
+				lines <- a
+			}
+		}
+	}()
+	watchdog := time.NewTimer(deadline)
+	defer watchdog.Stop()
+	gone := make(chan error, 1)
+	ended := false
+	for !ended {
+		select {
+		case a, ok := <-lines:
+			switch {
+			case !ok:
+				ended = true
+			case a.End != nil:
+				t.End = a.End
+			default:
+				t.Stage = a.Stage
+			}
+		case <-watchdog.C:
+			t.Late = true
+			ended = true
+		}
+	}
+	if t.Late {
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+	}
+	go func() { gone <- cmd.Wait() }()
+	select {
+	case err = <-gone:
+		t.Last = last.String()
+	case <-time.After(abandon):
+		// It told all that it will, and hangs: perhaps inside the driver.
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		select {
+		case err = <-gone:
+		case <-time.After(abandon):
+			err = errors.New("it does not end even when killed: it is stuck in the kernel, and was left behind")
+		}
+	}
+	if t.End == nil {
+		t.How = "it ended without a result"
+		if err != nil {
+			t.How = err.Error()
+		}
+		if t.Late {
+			t.How = fmt.Sprintf("it was ended after %v (%s)", deadline, t.How)
+		}
+	}
+	return t
+}
+
+// withoutRank drops the variables of an own launcher above.
+func withoutRank(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return name == mpiboot.EnvRank || name == mpiboot.EnvSize || name == mpiboot.EnvUniqueID
+	})
+}
+
+// tail keeps the end of what is written.
+type tail struct{ b []byte }
+
+const tailBytes = 2 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.b = append(t.b, b...)
+	if n := len(t.b) - tailBytes; n > 0 {
+		t.b = slices.Delete(t.b, 0, n)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string { return strings.TrimSpace(strings.ToValidUTF8(string(t.b), "")) }
+
+// team runs a group of probe processes and tells all ranks of the node what
+// became of them. Alone, this process starts one for each device; among other
+// ranks, each starts its own.
+func (d *doctor) team(ctx context.Context, ask string) ([]told, error) {
+	id := mpiboot.NewUniqueID()
+	node := d.world.Node()
+	shared, err := node.Bcast(ctx, "name the probe "+ask, 0, []byte(id.String()))
+	if err != nil {
+		return nil, err
+	}
+	if id, err = mpiboot.ParseUniqueID(string(shared)); err != nil {
+		return nil, err
+	}
+	r := d.request(ask)
+	var mine []told
+	if node.Size() > 1 {
+		mine = []told{start(d.Probe, d.system.Environ, r, id, node.Rank(), node.Size(), d.deadline())}
+	} else {
+		mine = make([]told, d.teamSize)
+		done := make(chan told)
+		for rank := range d.teamSize {
+			go func() { done <- start(d.Probe, d.system.Environ, r, id, rank, d.teamSize, d.deadline()) }()
+		}
+		for range d.teamSize {
+			t := <-done
+			mine[t.Rank] = t
+		}
+	}
+	return gather(ctx, node, "results of the probe "+ask, mine)
+}
+
+// gather joins the lists of all ranks of the node.
+func gather[T any](ctx context.Context, node *mpiboot.Node, stage string, mine []T) ([]T, error) {
+	body, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	all, err := node.Allgather(ctx, stage, body)
+	if err != nil {
+		return nil, err
+	}
+	var out []T
+	for r, b := range all {
+		var theirs []T
+		if err := json.Unmarshal(b, &theirs); err != nil {
+			return nil, failure.Wrap(failure.Internal, err, "what local rank %d found cannot be read", r)
+		}
+		out = append(out, theirs...)
+	}
+	return out, nil
+}

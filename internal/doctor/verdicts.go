@@ -1,0 +1,275 @@
+//go:build linux
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/nvls"
+)
+
+// askTeam runs the probe processes for peer memory or for multicast, unless what
+// is known already forbids it. chosen are the devices of the ranks, nil when they
+// cannot form a group; against are the reasons that speak against NVLS.
+func (d *doctor) askTeam(ctx context.Context, ask string, chosen []device.Info, against []Finding) (Finding, []told, error) {
+	skipped := func(why string) (Finding, []told, error) {
+		what := map[string]string{askPeers: "peer memory was not probed: ", askMulticast: "multicast was not probed, and no multicast call was made: "}[ask]
+		return Finding{ID: ask, Severity: Skipped, Outcome: Unknown, What: what + why}, nil, nil
+	}
+	switch {
+	case len(d.Probe) == 0:
+		return skipped("this program cannot start itself")
+	case chosen == nil:
+		return skipped("the ranks have no GPUs that see each other (gpu.visible)")
+	case len(chosen) == 1:
+		return skipped("it takes two GPUs (gpu.single)")
+	case len(against) > 0:
+		return skipped(against[0].What)
+	}
+	all, err := d.team(ctx, ask)
+	if err != nil {
+		return Finding{}, nil, err
+	}
+	if ask == askMulticast {
+		return judgeMulticast(all, d.simulated()), all, nil
+	}
+	return judgePeers(all, d.simulated()), all, nil
+}
+
+// worked says whether every probe process came to its end without an error.
+func worked(all []told) bool {
+	return !slices.ContainsFunc(all, func(t told) bool { return t.End == nil || !t.End.OK })
+}
+
+// traces tells how each probe process ended, equal ends once.
+func traces(all []told) []Evidence {
+	var order []string
+	ranks := map[string][]int{}
+	for _, t := range all {
+		text := t.How
+		if t.End == nil {
+			text += fmt.Sprintf(", at stage %q", t.Stage)
+			if t.Last != "" {
+				text += "; it printed last: " + t.Last
+			}
+		} else if t.End.OK {
+			continue
+		} else {
+			text = t.End.Text
+		}
+		if ranks[text] == nil {
+			order = append(order, text)
+		}
+		ranks[text] = append(ranks[text], t.Rank)
+	}
+	var out []Evidence
+	for _, text := range order {
+		out = append(out, Evidence{rankList(ranks[text]) + ": " + text, "probe process"})
+	}
+	return out
+}
+
+// steps lists what the first process did, as evidence that it was done.
+func steps(all []told) []Evidence {
+	var out []Evidence
+	for _, s := range all[0].End.Done {
+		out = append(out, Evidence{s, fmt.Sprintf("%d probe processes", len(all))})
+	}
+	return out
+}
+
+// ended finds what a failed probe says about itself: whether any process told an
+// error of its own, and whether one had to be killed or died.
+func ended(all []told) (spoke *ending, silent *told) {
+	for i, t := range all {
+		switch {
+		case t.End == nil && silent == nil:
+			silent = &all[i]
+		case t.End != nil && !t.End.OK && spoke == nil:
+			spoke = t.End
+		}
+	}
+	return spoke, silent
+}
+
+func judgePeers(all []told, simulated bool) Finding {
+	const id = askPeers
+	if worked(all) {
+		f := Finding{ID: id, Severity: OK, Outcome: Yes, What: "memory is shared and data arrives between all pairs of GPUs; ring and p2p reduce correctly", Evidence: steps(all)}
+		if simulated {
+			f.What += " (SIMULATED)"
+		}
+		return f
+	}
+	f := costs(id, "sharing memory between the GPUs failed", allModes, "", "", traces(all)...)
+	spoke, silent := ended(all)
+	var broken []string
+	for _, t := range all {
+		if t.End != nil {
+			broken = append(broken, t.End.Broken...)
+		}
+	}
+	switch {
+	case len(broken) > 0:
+		f.What = "peer access is offered, but data does not arrive between some GPUs; it will fail outside the container too"
+		f.Evidence = nil
+		for _, b := range broken {
+			if !strings.HasPrefix(b, "another pair") {
+				f.Evidence = append(f.Evidence, Evidence{b, "pattern of " + fmt.Sprint(patternBytes) + " bytes"})
+			}
+		}
+		f.Do, f.By = "check IOMMU and ACS on the host (PCIe peer access), and NVLink (nvidia-smi nvlink -s)", failure.Administrator
+	case silent != nil && silent.Late:
+		f.What = fmt.Sprintf("sharing memory between the GPUs did not end in time, at stage %q of rank %d", silent.Stage, silent.Rank)
+		f.Do, f.By = "look at dmesg for Xid messages, and check IOMMU and ACS on the host", failure.Administrator
+	case silent != nil:
+		f.What = fmt.Sprintf("a probe process broke while sharing memory between the GPUs, at stage %q of rank %d", silent.Stage, silent.Rank)
+		f.Do, f.By = "look at dmesg on the host for the process and for Xid messages", failure.Administrator
+	case spoke != nil:
+		f.Do, f.By = spoke.Do, spoke.By
+		if code := codeIn(spoke.Text); code != 0 {
+			f.What = fmt.Sprintf("sharing memory between the GPUs failed with error %d", code)
+			f.Do, f.By = peerRemedy(code)
+		}
+	}
+	if f.Do == "" {
+		f.Do, f.By = "see the evidence; what the other findings say comes first", failure.User
+	}
+	return f
+}
+
+// peerRemedy is what to do about a driver's code where memory is shared without
+// multicast.
+func peerRemedy(code device.Code) (string, failure.Who) {
+	switch code {
+	case device.OutOfMemory:
+		return "end other programs on these GPUs", failure.User
+	case device.InvalidDevice:
+		return "give every rank all GPUs: srun --gpus-per-node=N --gpu-bind=none, and no CUDA_VISIBLE_DEVICES per rank", failure.User
+	case device.OperatingSystem:
+		return "raise the limit on open files (ulimit -n), and look at the container's seccomp profile", failure.User
+	case device.NotPermitted, device.NotSupported:
+		return "use a newer driver; under a hypervisor or vGPU ask for full GPUs", failure.Administrator
+	case jitCompilerNotFound:
+		return "start the container with --nv, which brings libnvidia-ptxjitcompiler along, or bind it (gpu.ptx-compiler)", failure.User
+	case device.UnsupportedPTX, device.InvalidPTX, device.NoBinaryForGPU:
+		return "install a newer driver", failure.Administrator
+	case device.SystemNotReady:
+		return "start Fabric Manager on the host, at exactly the driver's version (systemctl status nvidia-fabricmanager)", failure.Administrator
+	case device.Unknown:
+		return "look at dmesg on the host for Xid messages", failure.Administrator
+	}
+	return "see the evidence; what the other findings say comes first", failure.User
+}
+
+// jitCompilerNotFound is CUDA_ERROR_JIT_COMPILER_NOT_FOUND.
+const jitCompilerNotFound device.Code = 221
+
+// codeIn reads the driver's code out of the text of an error: votes pass errors
+// on as text.
+func codeIn(text string) device.Code {
+	_, after, ok := strings.Cut(text, ": error ")
+	var n int
+	if _, err := fmt.Sscanf(after, "%d (", &n); !ok || err != nil {
+		return 0
+	}
+	return device.Code(n)
+}
+
+func judgeMulticast(all []told, simulated bool) Finding {
+	const id = askMulticast
+	if worked(all) {
+		f := Finding{ID: id, Severity: OK, Outcome: Yes, What: "multicast works: the switch reduces and replicates, set up and taken down twice", Evidence: steps(all)}
+		if simulated {
+			f.What = "multicast works on the software device (SIMULATED), set up and taken down twice"
+		}
+		return f
+	}
+	f := costs(id, "multicast is offered, but NVLS cannot be set up", nvlsModes, "", "", traces(all)...)
+	spoke, silent := ended(all)
+	reason, known := nvls.Reason{}, false
+	if spoke != nil {
+		reason, known = nvls.ReasonIn(spoke.Text)
+	}
+	switch {
+	case known:
+		f.What += " [" + reason.ID + "]"
+		f.Do, f.By = reason.Do, reason.By
+		if code := codeIn(spoke.Text); code != 0 {
+			f.What = fmt.Sprintf("multicast is offered, but the driver refuses it with error %d [%s]", code, reason.ID)
+		}
+	case silent != nil && silent.Late:
+		f.What = fmt.Sprintf("a multicast call did not end in time, at stage %q of rank %d", silent.Stage, silent.Rank)
+		f.Do, f.By = "check Fabric Manager on the host (systemctl status nvidia-fabricmanager); use --mode ring or p2p meanwhile", failure.Administrator
+	case silent != nil:
+		f.What = fmt.Sprintf("a probe process broke during multicast, at stage %q of rank %d", silent.Stage, silent.Rank)
+		f.Do, f.By = "look at dmesg on the host for Xid messages; use --mode ring or p2p meanwhile", failure.Administrator
+	case spoke != nil && spoke.Code == failure.WrongData:
+		f.What = "multicast was set up, but the switch gives wrong data"
+		f.Do, f.By = "look at dmesg on the host for Xid and NVSwitch (SXid) messages; use --mode ring or p2p meanwhile", failure.Administrator
+	case spoke != nil:
+		f.Do, f.By = spoke.Do, spoke.By
+	}
+	if f.Do == "" {
+		f.Do, f.By = "use --mode ring or p2p meanwhile", failure.User
+	}
+	return f
+}
+
+// fabric adds the trial of a FABRIC handle to what is said about IMEX channels.
+func (d *doctor) fabric(infos []device.Info, all []told) Finding {
+	f := fabricHandles(d.system, slices.ContainsFunc(infos, func(i device.Info) bool { return i.Fabric }), true)
+	for _, t := range all {
+		switch {
+		case t.End == nil || t.End.FabricCode < 0:
+			continue
+		case t.End.FabricCode == 0:
+			f.Evidence = append(f.Evidence, Evidence{"granted", "cuMemCreate with a FABRIC handle"})
+		default:
+			f.Evidence = append(f.Evidence, Evidence{t.End.FabricText, "cuMemCreate with a FABRIC handle"})
+			f.What = "FABRIC handles are refused here, and IMEX channels would be needed for them; this program needs neither: it shares memory, also behind a multicast object, by file descriptor"
+		}
+		break
+	}
+	return f
+}
+
+// deviceMemory compares the free memory of the fullest device to what a run asks.
+func (d *doctor) deviceMemory(all []told) []Finding {
+	var least *ending
+	for _, t := range all {
+		if t.End != nil && t.End.TotalBytes > 0 && (least == nil || t.End.FreeBytes < least.FreeBytes) {
+			least = t.End
+		}
+	}
+	if least == nil {
+		return nil
+	}
+	return []Finding{memory(least.FreeBytes, least.TotalBytes, d.wanted())}
+}
+
+// wanted is what a run with this configuration allocates on each device, before
+// granularities.
+func (d *doctor) wanted() uint64 {
+	c := d.Config
+	most := uint64(0)
+	for _, t := range c.DTypes() {
+		for _, s := range c.Sizes(t.Size()) {
+			most = max(most, s)
+		}
+	}
+	n := 2*most + collective.WorkspaceBytes
+	for _, mode := range c.Modes() {
+		if mode == configs.ModeCopyIn || mode == configs.ModeP2PCopyIn {
+			n += uint64(c.NVLS.Staging)
+		}
+	}
+	return n
+}
