@@ -91,6 +91,7 @@ type Output struct {
 	JSON     string  `toml:"json" vote:"no"`
 	CSV      string  `toml:"csv" vote:"no"`
 	Plot     string  `toml:"plot" vote:"no"`
+	Report   string  `toml:"report" vote:"no"` // a folder
 	MinBusBW float64 `toml:"min_busbw"`
 }
 

@@ -67,6 +67,7 @@ func (c *Config) Validate() error {
 	v.file("output.json", c.Output.JSON, ".json")
 	v.file("output.csv", c.Output.CSV, ".csv")
 	v.file("output.plot", c.Output.Plot, ".png", ".svg", ".pdf")
+	v.folder("output.report", c.Output.Report)
 	if b := c.Output.MinBusBW; !(b >= 0) || math.IsInf(b, 0) {
 		v.fail("output.min_busbw", "give a bandwidth in GB/s, or 0 to require none")
 	}
@@ -184,6 +185,18 @@ func (v *validator) file(key, path string, suffixes ...string) {
 		v.fail(key, fmt.Sprintf("make the folder %s first, or name another", dir))
 	case isDir(path):
 		v.fail(key, "name a file; this is a folder")
+	}
+}
+
+// folder checks that a folder is there or can be made in one that is.
+func (v *validator) folder(key, path string) {
+	parent := filepath.Dir(filepath.Clean(path))
+	switch {
+	case path == "" || isDir(path):
+	case exists(path):
+		v.fail(key, "name a folder; this is a file")
+	case !isDir(parent):
+		v.fail(key, fmt.Sprintf("make the folder %s first, or name another", parent))
 	}
 }
 

@@ -86,6 +86,8 @@ func TestValidate(t *testing.T) {
 		{"plot suffix", func(c *Config) { c.Output.Plot = "out.eps" }, []string{`output.plot = "out.eps"`, ".png, .svg, .pdf"}},
 		{"output folder", func(c *Config) { c.Output.JSON = missing + ".json" }, []string{"output.json", "make the folder " + filepath.Dir(missing)}},
 		{"output is a folder", func(c *Config) { c.Output.JSON = makeDir(t, "d.json") }, []string{"output.json", "this is a folder"}},
+		{"report is a file", func(c *Config) { c.Output.Report = "validate_test.go" }, []string{`output.report = "validate_test.go"`, "this is a file"}},
+		{"report in no folder", func(c *Config) { c.Output.Report = "none/report" }, []string{`output.report = "none/report"`, "make the folder none first"}},
 		{"bandwidth", func(c *Config) { c.Output.MinBusBW = -1 }, []string{"output.min_busbw = -1", "GB/s"}},
 		{"bandwidth is no number", func(c *Config) { c.Output.MinBusBW = math.NaN() }, []string{"output.min_busbw = nan"}},
 	} {

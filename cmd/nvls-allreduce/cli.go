@@ -19,9 +19,11 @@ const program = "nvls-allreduce"
 // cli is the command line.
 type cli struct {
 	Run     runCommand     `cmd:"" default:"withargs" help:"Measure all-reduce (the default command)."`
+	Import  importCommand  `cmd:"" help:"Make a result of logs of other programs."`
 	Config  configCommand  `cmd:"" help:"Print the configuration that the flags make, and where each value is from."`
 	Plot    plotCommand    `cmd:"" help:"Draw results: bandwidth, time, speed-up, spread, link share."`
 	Doctor  doctorCommand  `cmd:"" help:"Say which modes will work here, and why the others will not."`
+	Report  reportCommand  `cmd:"" help:"Write results as a page, HTML and Markdown, with charts, tables and environment."`
 	Version versionCommand `cmd:"" help:"Print version, commit and compiler."`
 
 	DoctorProbe doctorProbeCommand `cmd:"" name:"doctor-probe" hidden:""`

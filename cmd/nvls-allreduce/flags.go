@@ -51,6 +51,7 @@ type flags struct {
 	OutputFile string  `short:"J" name:"output_file" aliases:"output-file" key:"output.json" help:"Write results as JSON." placeholder:"FILE.json" group:"Results"`
 	CSV        string  `name:"csv" key:"output.csv" help:"Write results as CSV." placeholder:"FILE.csv" group:"Results"`
 	Plot       string  `key:"output.plot" help:"Draw a chart: .png, .svg or .pdf." placeholder:"FILE" group:"Results"`
+	Report     string  `key:"output.report" help:"Write a report to this folder: HTML, Markdown and charts." placeholder:"DIR" group:"Results"`
 	MinBusBW   float64 `name:"min-busbw" aliases:"min_busbw" key:"output.min_busbw" help:"Exit with 7 below this bus bandwidth." placeholder:"GB/s" group:"Results"`
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/report"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 	"github.com/nvls-allreduce/nvls-allreduce/plots"
 )
@@ -258,7 +259,7 @@ func (r *record) conclude(err error) {
 		return
 	}
 	o := r.b.cfg.Output
-	for _, f := range []string{o.JSON, o.CSV, o.Plot} {
+	for _, f := range []string{o.JSON, o.CSV, o.Plot, o.Report} {
 		if f != "" && !(f == o.Plot && len(r.run.Rows) == 0) {
 			r.line("Wrote %s", f)
 		}
@@ -277,6 +278,9 @@ func (r *record) write() error {
 	}
 	if o.Plot != "" && len(r.run.Rows) > 0 {
 		errs = append(errs, plots.WriteFile(o.Plot, []*result.Run{r.run}, plots.Options{}))
+	}
+	if o.Report != "" {
+		errs = append(errs, report.Write(o.Report, []*result.Run{r.run}, plots.Options{}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return failure.Wrap(failure.Internal, err, "cannot write the results")
