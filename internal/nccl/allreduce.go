@@ -69,13 +69,17 @@ func (a *AllReduce) SetupBytes() uint64 { return a.comm.bytes }
 // Mode implements collective.AllReducer.
 func (a *AllReduce) Mode() string { return a.mode }
 
-// Supports implements collective.AllReducer. NCCL multiplies by 1/n before it
-// adds floating-point numbers, so that its average is not that of a division
-// when n is no power of two, and verification bit for bit would call it wrong.
+// Supports implements collective.AllReducer.
 func (a *AllReduce) Supports(d collective.DType, op collective.Op) error {
-	n := a.comm.group.Size()
+	return supports(a.mode, a.comm.group.Size(), d, op)
+}
+
+// supports: NCCL multiplies by 1/n before it adds floating-point numbers, so that
+// its average is not that of a division when n is no power of two, and
+// verification bit for bit would call it wrong.
+func supports(mode string, n int, d collective.DType, op collective.Op) error {
 	if op == collective.Avg && d.IsFloat() && n&(n-1) != 0 {
-		return &failure.Error{Code: failure.Unavailable, What: fmt.Sprintf("%s cannot do %s of %s on %d ranks", a.mode, op, d, n),
+		return &failure.Error{Code: failure.Unavailable, What: fmt.Sprintf("%s cannot do %s of %s on %d ranks", mode, op, d, n),
 			Why: fmt.Sprintf("NCCL multiplies by 1/%d, rounded, before it adds; the result differs in the last bits from the sum divided by %d, which is verified", n, n), Do: "use sum, or a number of ranks that is a power of two", By: failure.User}
 	}
 	return nil
