@@ -75,6 +75,14 @@ static uintptr_t context(void)
 	return ctx;
 }
 
+// forget leaves the thread without a context, as NCCL may leave it with another.
+static void forget(void)
+{
+	int (*set)(uintptr_t) = (int (*)(uintptr_t))cuda("cuCtxSetCurrent");
+	if (set)
+		set(0);
+}
+
 API int ncclGetVersion(int *v)
 {
 	const char *s = getenv("FAKENCCL_VERSION");
@@ -104,6 +112,7 @@ API int ncclCommInitRank(comm **out, int ranks, unique_id id, int rank)
 	ENTER(" ranks=%d rank=%d id=%08x context=%d", ranks, rank, sum, context() != 0);
 	*out = malloc(sizeof **out);
 	**out = (comm){ranks, rank};
+	forget();
 	return 0;
 }
 
@@ -119,7 +128,9 @@ API int ncclAllReduce(const void *send, void *recv, size_t count, int dtype, int
 	if (dtype < 0 || dtype > 9 || op < 0 || op > 4)
 		return 4;
 	int (*copy)(uint64_t, uint64_t, size_t, uintptr_t) = (int (*)(uint64_t, uint64_t, size_t, uintptr_t))cuda("cuMemcpyAsync");
-	return copy && copy((uintptr_t)recv, (uintptr_t)send, count * size[dtype], stream) == 0 ? 0 : 1;
+	int code = copy ? copy((uintptr_t)recv, (uintptr_t)send, count * size[dtype], stream) : -1;
+	forget();
+	return code ? 1 : 0;
 }
 #endif
 
