@@ -20,6 +20,7 @@ type Channel struct {
 	memory *collective.Memory
 	object device.Multicast
 	bound  bool
+	stuck  bool       // a bind that has not returned still uses object and memory
 	base   device.Ptr // 0 until mapped
 }
 
@@ -27,6 +28,9 @@ type Channel struct {
 const (
 	bindAttempts = 10
 	bindPause    = time.Second
+	// bindPatience is how long one bind may take. It is less than ranks wait for
+	// each other by default, so that they learn from the late rank what is wrong.
+	bindPatience = 20 * time.Second
 )
 
 // NewChannel makes a multicast object over m on all ranks of the group. It is
@@ -153,7 +157,8 @@ func (c *Channel) bind(ctx context.Context) error {
 // left behind when it does.
 func (c *Channel) tryBind() verdict {
 	done := make(chan error, 1)
-	go func() { done <- c.object.Bind(0, c.memory.Own(), 0, c.memory.Bytes()) }()
+	object, memory, patience := c.object, c.memory, min(c.group.Timeout(), bindPatience)
+	go func() { done <- object.Bind(0, memory.Own(), 0, memory.Bytes()) }()
 	select {
 	case err := <-done:
 		if err == nil {
@@ -165,8 +170,9 @@ func (c *Channel) tryBind() verdict {
 			code = device.Unknown
 		}
 		return verdict{Code: code, Text: err.Error()}
-	case <-time.After(c.group.Timeout()):
-		return verdict{Late: true, Text: "the driver did not answer within " + c.group.Timeout().String()}
+	case <-time.After(patience):
+		c.stuck = true
+		return verdict{Late: true, Text: "the driver did not answer within " + patience.String()}
 	}
 }
 
@@ -190,6 +196,9 @@ func (c *Channel) Close(ctx context.Context) error {
 }
 
 func (c *Channel) release() error {
+	if c.stuck {
+		return nil // another call would wait for the one in the driver; only the end of the process ends it
+	}
 	var errs []error
 	if c.base != 0 {
 		errs = append(errs, c.object.Unmap())

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 )
 
@@ -34,6 +35,9 @@ func NewCopyIn(ctx context.Context, g *collective.Group, staging uint64, t colle
 	}
 	c.staging = m
 	if c.channel, err = NewChannel(ctx, g, m); err != nil {
+		if failure.CodeOf(err) == failure.Timeout {
+			return nil, err // a rank's driver still holds its memory: no free would return
+		}
 		return nil, errors.Join(err, m.Close(ctx))
 	}
 	return c, nil
