@@ -45,8 +45,11 @@ export work
       }
       function tell() { if (f != "") printf "%-20s %-22s %3d regs %4d spilled  LD 128:%d 64:%d 32-:%d  ST 128:%d 64:%d 32-:%d  multimem:%d\n", module, f, regs[f], spill[f], l[128], l[64], l[32], s[128], s[64], s[32], m }
       /Function :/ { tell(); f = $3; delete l; delete s; m = 0 }
-      /(LDG|LD)\.E/ { if (/\.128/) l[128]++; else if (/\.64/) l[64]++; else l[32]++ }
-      /(STG|ST)\.E/ { if (/\.128/) s[128]++; else if (/\.64/) s[64]++; else s[32]++ }
+      match($0, /(LDG|LD|STG|ST)\.E[A-Z0-9.]*/) {
+        op = substr($0, RSTART, RLENGTH)
+        width = op ~ /\.128/ ? 128 : op ~ /\.64/ ? 64 : 32
+        if (op ~ /^LD/) l[width]++; else s[width]++
+      }
       /MULTIMEM|LDGMC|REDMC|STGMC|UBLKRED.*MC|\.MC/ { m++ }
       END { tell() }'
   done
