@@ -5,6 +5,7 @@ package mpiboot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -39,6 +40,10 @@ func (n *Node) Vote(ctx context.Context, stage string, mine error) error {
 		return failure.Wrap(failure.Internal, err, "vote at stage %q", stage)
 	}
 	all, err := n.gather(ctx, kindVote, stage, &message{body: body})
+	if err != nil && mine != nil && !errors.Is(mine, errLeft) {
+		// Nobody else will tell what this rank found.
+		return &failure.Error{Code: v.Code, What: fmt.Sprintf("stage %q failed here, and not all ranks could be asked", stage), Err: errors.Join(mine, err)}
+	}
 	if err != nil {
 		return err
 	}
