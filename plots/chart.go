@@ -88,10 +88,6 @@ func (c *chart) fillLegend() {
 	c.legend.arrange(c.room())
 }
 
-var titles = map[Kind]string{
-	BusBW: "bus bandwidth", Time: "time", SpeedUp: "speed-up", Spread: "spread of iterations", LinkShare: "link share",
-}
-
 // title names the kinds: "All-reduce: bus bandwidth, link share and time".
 func (c *chart) title() string {
 	if c.options.Title != "" {
@@ -106,7 +102,7 @@ func (c *chart) title() string {
 		default:
 			s += ", "
 		}
-		s += titles[k]
+		s += k.Title()
 	}
 	return s
 }

@@ -102,7 +102,7 @@ func facts(runs []*result.Run, all []series) [][]string {
 		return ""
 	})
 	groups := [][]string{
-		{one(machine), strings.Join(what, ", "), strings.Join(place, ", ")},
+		{one(Machine), strings.Join(what, ", "), strings.Join(place, ", ")},
 		{
 			one(func(r *result.Run) string { return r.Driver }), list(func(r *result.Run) []string { return r.Libraries }),
 			one(func(r *result.Run) string { return r.MPI }), program,

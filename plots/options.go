@@ -159,6 +159,33 @@ func ParseLimits(list []string, kinds []Kind) (map[Kind]Limits, error) {
 	return out, nil
 }
 
+// Title names the kind in words.
+func (k Kind) Title() string {
+	return map[Kind]string{BusBW: "bus bandwidth", Time: "time", SpeedUp: "speed-up", Spread: "spread of iterations", LinkShare: "link share"}[k]
+}
+
+// Available lists the kinds that there is data for in runs.
+func Available(runs []*result.Run) []Kind {
+	lines, _ := collect(runs, Options{})
+	if len(lines) == 0 {
+		return nil
+	}
+	out := []Kind{BusBW, Time}
+	if len(lines) > 1 {
+		out = append(out, SpeedUp)
+	}
+	has := func(is func(point) bool) bool {
+		return slices.ContainsFunc(lines, func(s series) bool { return slices.ContainsFunc(s.points, is) })
+	}
+	if has(point.hasSpread) {
+		out = append(out, Spread)
+	}
+	if has(point.hasShare) {
+		out = append(out, LinkShare)
+	}
+	return out
+}
+
 func (k Kind) logarithmic() bool { return k == Time || k == Spread }
 
 // complete fills in defaults and refuses what is unknown.

@@ -161,7 +161,7 @@ func (c *chart) spread(p *panel) error {
 	p.yLabel = noted("iteration: p50, min to p99", unitNote(c.runs, ""))
 	p.lacking = "spread of iterations"
 	err := c.lines(p, func(x point) (float64, bool) {
-		if x.iterations == nil || x.iterations.Min <= 0 {
+		if !x.hasSpread() {
 			return 0, false
 		}
 		return x.iterations.P50, true
@@ -176,7 +176,7 @@ func (c *chart) linkShare(p *panel) error {
 	p.yLabel = "share of the links' peak (" + unitNote(c.runs, "%") + ")"
 	p.lacking = "link share"
 	err := c.lines(p, func(x point) (float64, bool) {
-		if x.share == nil {
+		if !x.hasShare() {
 			return 0, false
 		}
 		return 100 * *x.share, true

@@ -34,6 +34,12 @@ type point struct {
 	iterations        *result.Stats // nil when not taken
 }
 
+// hasSpread tells whether p can stand in a chart of Spread.
+func (p point) hasSpread() bool { return p.iterations != nil && p.iterations.Min > 0 }
+
+// hasShare tells whether p can stand in a chart of LinkShare.
+func (p point) hasShare() bool { return p.share != nil }
+
 // collect makes the lines of a chart, in the order in which the rows were
 // measured. Out-of-place rows are drawn; a mode that has only in-place rows is
 // drawn by those and says so. Rows of no size or no time cannot stand on a
@@ -60,7 +66,7 @@ func collect(runs []*result.Run, o Options) (all []series, left int) {
 	})
 	for i := range all {
 		all[i].points, all[i].repeated = points(rows[all[i].key])
-		all[i].label = label(all[i], all, runs, o)
+		all[i].label = clean(label(all[i], all, runs, o))
 	}
 	distinguish(all)
 	return all, left
@@ -138,16 +144,16 @@ func label(s series, all []series, runs []*result.Run, o Options) string {
 // and where that is the same, by its file or its id.
 func origin(s series, all []series, runs []*result.Run, o Options) []string {
 	var words []string
-	mine := machine(runs[s.run])
+	mine := Machine(runs[s.run])
 	other := func(is func(x series) bool) bool {
 		return slices.ContainsFunc(all, func(x series) bool {
 			return x.run != s.run && o.name(x.run, runs[x.run]) == "" && is(x)
 		})
 	}
-	if other(func(x series) bool { return machine(runs[x.run]) != mine }) {
+	if other(func(x series) bool { return Machine(runs[x.run]) != mine }) {
 		words = append(words, mine)
 	}
-	if other(func(x series) bool { return machine(runs[x.run]) == mine }) {
+	if other(func(x series) bool { return Machine(runs[x.run]) == mine }) {
 		id := runs[s.run].ID
 		switch {
 		case s.run < len(o.Files):
@@ -173,9 +179,9 @@ func distinguish(all []series) {
 	}
 }
 
-// machine names the GPUs of a run and their number: "8 × NVIDIA H200". Ranks
+// Machine names the GPUs of a run and their number: "8 × NVIDIA H200". Ranks
 // are counted beside when they share GPUs.
-func machine(r *result.Run) string {
+func Machine(r *result.Run) string {
 	// A log may not tell UUIDs, or not all GPUs; then each rank has its own.
 	var seen []string
 	for _, d := range r.Devices {

@@ -3,41 +3,69 @@ package plots
 import (
 	"bytes"
 	"fmt"
-	"html"
 	"image/color"
 	"io"
 	"regexp"
-	"strconv"
 
-	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// svgText is a text element as vgsvg writes it.
-var svgText = regexp.MustCompile(`<text ([^>]*)style="font-family:Liberation Sans;([^"]*font-size:([0-9.e+-]+)px[^"]*)">([^<]*)</text>`)
+// svgCanvas remembers what gonum/plot 0.17 leaves out of the texts of an SVG.
+type svgCanvas struct {
+	*vgsvg.Canvas
+	opacity float64 // of the current colour
+	texts   []svgText
+}
 
-// writeSVG mends the texts of gonum/plot 0.17: its SVG names one typeface, and
-// readers without it would take one with serifs and other widths. Here it names
-// those that are alike, and the width of every text, which readers keep to.
+// svgText is one text in the order in which they were drawn.
+type svgText struct {
+	width   vg.Length
+	opacity float64
+}
+
+func (c *svgCanvas) SetColor(clr color.Color) {
+	c.opacity = 1
+	if clr != nil {
+		c.opacity = float64(color.NRGBAModel.Convert(clr).(color.NRGBA).A) / 0xff
+	}
+	c.Canvas.SetColor(clr)
+}
+
+func (c *svgCanvas) FillString(f font.Face, at vg.Point, txt string) {
+	c.texts = append(c.texts, svgText{f.Width(txt), c.opacity})
+	c.Canvas.FillString(f, at, txt)
+}
+
+// svgStyle is the beginning of a text's style, as vgsvg writes it.
+var svgStyle = regexp.MustCompile(`style="font-family:Liberation Sans;`)
+
+// writeSVG mends the texts of the file. It names, beside the chart's typeface,
+// those that are alike, and the width of every text, which readers keep to: those
+// without the typeface would take one with serifs and other widths. And it makes
+// translucent what must not hide data.
 func writeSVG(w io.Writer, c *chart) error {
-	svg := vgsvg.New(c.size.Width, c.size.Height)
-	c.draw(draw.New(svg))
+	canvas := &svgCanvas{Canvas: vgsvg.New(c.size.Width, c.size.Height), opacity: 1}
+	c.draw(draw.New(canvas))
 	var b bytes.Buffer
-	if _, err := svg.WriteTo(&b); err != nil {
+	if _, err := canvas.WriteTo(&b); err != nil {
 		return err
 	}
-	mended := svgText.ReplaceAllFunc(b.Bytes(), func(element []byte) []byte {
-		m := svgText.FindSubmatch(element)
-		size, err := strconv.ParseFloat(string(m[3]), 64)
-		if err != nil {
-			return element
+	i := 0
+	mended := svgStyle.ReplaceAllFunc(b.Bytes(), func([]byte) []byte {
+		t := canvas.texts[i]
+		i++
+		s := fmt.Appendf(nil, `textLength="%.5g" lengthAdjust="spacingAndGlyphs" style="font-family:'Liberation Sans',Arial,Helvetica,sans-serif;`, t.width.Points())
+		if t.opacity < 1 {
+			s = fmt.Appendf(s, "fill-opacity:%.2f;", t.opacity)
 		}
-		width := textStyle(vg.Length(size), color.Black, text.XLeft, text.YBottom).Width(html.UnescapeString(string(m[4])))
-		return fmt.Appendf(nil, `<text %stextLength="%.5g" lengthAdjust="spacingAndGlyphs" style="font-family:'Liberation Sans',Arial,Helvetica,sans-serif;%s">%s</text>`,
-			m[1], width.Points(), m[2], m[4])
+		return s
 	})
+	if i != len(canvas.texts) {
+		return fmt.Errorf("SVG: %d texts in the file, %d drawn", i, len(canvas.texts))
+	}
 	_, err := w.Write(mended)
 	return err
 }

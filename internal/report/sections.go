@@ -14,7 +14,7 @@ import (
 // summary has a row for each mode of each run: its latency and its bandwidth.
 func (b *builder) summary() *table {
 	u := " (" + unit(b.runs...) + ")"
-	t := &table{Columns: slices.Concat(constant("result"), text("mode"), constant("type", "op", "graph", "placement"),
+	t := &table{Columns: slices.Concat(constant("result"), text("mode"), constant("type", "op", "graph", "place"),
 		number("smallest size", "its time (µs)", "best busbw"+u, "at size", "link share (%)", "mean busbw"+u, "rows", "wrong rows"))}
 	type key struct {
 		mode, datatype, op string
@@ -46,12 +46,20 @@ func (b *builder) summary() *table {
 			if b.several() {
 				name = b.runName(i)
 			}
-			t.Rows = append(t.Rows, []string{name, k.mode, k.datatype, k.op, graph(k.graph), string(k.place),
+			t.Rows = append(t.Rows, []string{name, k.mode, k.datatype, k.op, graph(k.graph), place(k.place),
 				collective.FormatBytes(least.Size), decimal(least.Time), decimal(most.BusBW), collective.FormatBytes(most.Size),
 				percent(most.LinkShare), decimal(sum / float64(len(rows[k]))), fmt.Sprint(len(rows[k])), wrong(rows[k])})
 		}
 	}
 	return t
+}
+
+// place is short, for tables are wide.
+func place(p result.Placement) string {
+	if p == result.InPlace {
+		return "in"
+	}
+	return "out"
 }
 
 func graph(n int) string {
@@ -80,7 +88,7 @@ func wrong(rows []result.Row) string {
 
 // decisions say which mode ran and why not another.
 func (b *builder) decisions(r *result.Run) {
-	t := &table{Columns: slices.Concat(text("asked for", "size", "ran", "because"))}
+	t := &table{Columns: slices.Concat(text("asked for", "size", "ran"), long("because"))}
 	for _, d := range r.Decisions {
 		size := "all"
 		if d.SizeBytes != 0 {
@@ -107,12 +115,12 @@ func (b *builder) verification(r *result.Run) {
 		return
 	}
 	b.warning(fmt.Sprintf("%d of %d checked rows are wrong: %d elements over all ranks.", n.FailedChecks, n.Checked, n.WrongElements))
-	t := &table{Columns: slices.Concat(text("mode", "size", "type", "op", "placement"), number("wrong elements", "rank", "index"), text("expected", "got"))}
+	t := &table{Columns: slices.Concat(text("mode", "size", "type", "op", "place"), number("wrong elements", "rank", "index"), text("expected", "got"))}
 	for _, row := range r.Rows {
 		if row.Wrong == nil || *row.Wrong == 0 {
 			continue
 		}
-		line := []string{row.Mode, collective.FormatBytes(row.Size), row.DataType, row.Op, string(row.Placement), fmt.Sprint(*row.Wrong)}
+		line := []string{row.Mode, collective.FormatBytes(row.Size), row.DataType, row.Op, place(row.Placement), fmt.Sprint(*row.Wrong)}
 		if f := row.FirstWrong; f != nil {
 			line = append(line, fmt.Sprint(f.Rank), fmt.Sprint(f.Index), f.Expected.Bits+" ("+f.Expected.Value+")", f.Got.Bits+" ("+f.Got.Value+")")
 		} else {
@@ -131,7 +139,7 @@ func (b *builder) measurements(r *result.Run) {
 		return
 	}
 	u := " (" + unit(r) + ")"
-	t := &table{Columns: slices.Concat(text("mode"), constant("algorithm", "type", "op", "graph", "cycle", "placement"), number("size (B)", "time (µs)",
+	t := &table{Columns: slices.Concat(text("mode"), constant("algorithm", "type", "op", "graph", "cycle", "place"), number("size (B)", "time (µs)",
 		"algbw"+u, "busbw"+u, "link"+u, "share (%)", "min (µs)", "p50 (µs)", "p99 (µs)", "max (µs)", "host (µs)", "wrong"))}
 	for _, row := range r.Rows {
 		var least, median, p99, most *float64
@@ -144,12 +152,12 @@ func (b *builder) measurements(r *result.Run) {
 		if row.Wrong != nil {
 			bad = fmt.Sprint(*row.Wrong)
 		}
-		t.Rows = append(t.Rows, []string{row.Mode, cmp.Or(row.Algorithm, unknown), row.DataType, row.Op, graph(row.Graph), fmt.Sprint(row.Cycle), string(row.Placement),
+		t.Rows = append(t.Rows, []string{row.Mode, cmp.Or(row.Algorithm, unknown), row.DataType, row.Op, graph(row.Graph), fmt.Sprint(row.Cycle), place(row.Placement),
 			fmt.Sprint(row.Size), decimal(row.Time), decimal(row.AlgBW), decimal(row.BusBW), optional(row.LinkBW), percent(row.LinkShare),
 			optional(least), optional(median), optional(p99), optional(most), optional(row.HostTime), bad})
 	}
 	b.table(t)
-	b.text("Time is the mean of all launches by the host's clock; min to max are single iterations by device events, of the slowest rank. " +
+	b.text("Place is out of place or in place. Time is the mean of all launches by the host's clock; min to max are single iterations by device events, of the slowest rank. " +
 		"Bus bandwidth is that of nccl-tests, in 10⁹ bytes per second; link is what one GPU's links carried in their busier direction, share its part of their peak.")
 }
 
@@ -167,7 +175,7 @@ func (b *builder) predictions(r *result.Run) {
 
 // environment says on what and how it was measured.
 func (b *builder) environment(r *result.Run) {
-	t := &table{Columns: text("what", "value")}
+	t := &table{Columns: slices.Concat(text("what"), long("value"))}
 	add := func(name, value string) {
 		if value != "" {
 			t.Rows = append(t.Rows, []string{name, value})
@@ -271,7 +279,7 @@ func memory(n uint64) string {
 
 // pairs is a table of names and values in the order of the names.
 func (b *builder) pairs(title, name string, values map[string]string) {
-	t := &table{Columns: text(name, "value")}
+	t := &table{Columns: slices.Concat(text(name), long("value"))}
 	for k, v := range values {
 		t.Rows = append(t.Rows, []string{k, v})
 	}

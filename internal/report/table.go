@@ -17,10 +17,12 @@ type table struct {
 type column struct {
 	Name   string
 	Number bool // aligned to the right
+	Long   bool // text that may be broken into lines
 	drop   bool // if all rows have the same
 }
 
 func text(names ...string) []column   { return columns(names, column{}) }
+func long(names ...string) []column   { return columns(names, column{Long: true}) }
 func number(names ...string) []column { return columns(names, column{Number: true}) }
 
 // constant columns are left out where all rows have the same.
