@@ -65,4 +65,6 @@ type Prepared interface {
 	// Algorithm names what will run and its launch geometry, for the record:
 	// "two-shot 16x512".
 	Algorithm() string
+	// Close frees what the plan holds; work enqueued before must be done.
+	Close() error
 }

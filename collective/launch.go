@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
@@ -13,12 +14,15 @@ type Geometry struct {
 	Blocks, Threads uint32
 }
 
-// Launch is a prepared call that is one kernel.
+// Launch is a prepared call that is one kernel. It is launched as a graph of one
+// node, which costs the host less than half of what launching the kernel costs
+// (docs/measurements/launch.md), or as a kernel into a graph that is captured.
 type Launch struct {
 	fn        device.Function
 	geometry  Geometry
 	args      kernels.Args
 	algorithm string
+	graph     device.Graph
 }
 
 // NewLaunch loads the kernel of a family for a call and completes its arguments
@@ -37,16 +41,48 @@ func (g *Group) NewLaunch(f kernels.Family, c Call, geo Geometry, args kernels.A
 	args.Count = c.Count
 	args.Rank, args.Ranks = uint32(g.Rank()), uint32(g.Size())
 	args.Timeout = uint64(g.Timeout().Nanoseconds())
-	return &Launch{fn: fn, geometry: geo, args: args, algorithm: fmt.Sprintf("%s %dx%d", algorithmName(f), geo.Blocks, geo.Threads)}, nil
+	l := &Launch{fn: fn, geometry: geo, args: args, algorithm: fmt.Sprintf("%s %dx%d", algorithmName(f), geo.Blocks, geo.Threads)}
+	if g.stream.Capturing() {
+		return l, nil
+	}
+	if err := l.record(g.stream); err != nil {
+		return nil, g.at(err)
+	}
+	return l, nil
+}
+
+// record makes the graph of one node on a stream that is not capturing.
+func (l *Launch) record(s device.Stream) error {
+	if err := s.BeginCapture(); err != nil {
+		return err
+	}
+	err := l.Enqueue(s)
+	graph, endErr := s.EndCapture()
+	if err := errors.Join(err, endErr); err != nil {
+		return err
+	}
+	l.graph = graph
+	return nil
 }
 
 // Enqueue implements Prepared.
 func (l *Launch) Enqueue(s device.Stream) error {
+	if l.graph != nil && !s.Capturing() {
+		return s.LaunchGraph(l.graph)
+	}
 	return s.Launch(l.fn, l.geometry.Blocks, l.geometry.Threads, 0, l.args.Bytes())
 }
 
 // Algorithm implements Prepared.
 func (l *Launch) Algorithm() string { return l.algorithm }
+
+// Close implements Prepared.
+func (l *Launch) Close() error {
+	if l.graph == nil {
+		return nil
+	}
+	return l.graph.Close()
+}
 
 // algorithmName is the shape of a family's data movement. Multicast or not is
 // said by the mode.
@@ -81,6 +117,8 @@ func (c copyCall) Enqueue(s device.Stream) error {
 }
 
 func (c copyCall) Algorithm() string { return "copy" }
+
+func (c copyCall) Close() error { return nil }
 
 // Check refuses a call whose buffers are not what every mode needs: element
 // alignment, inside their memory, equal or apart. It does no device work.

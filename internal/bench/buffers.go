@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
@@ -88,14 +89,27 @@ func (b *buffers) slots(size uint64) int {
 	return int(min(max(b.region/roundUp(max(size, 1), slotAlign), 1), maxSlots))
 }
 
-// prepare plans one call a slot.
-func (m *mode) prepare(size uint64, d collective.DType, op collective.Op, p result.Placement) ([]collective.Prepared, error) {
-	calls := make([]collective.Prepared, m.buffers.slots(size))
-	for i := range calls {
-		var err error
-		if calls[i], err = m.reducer.Prepare(m.buffers.call(i, size, d, op, p)); err != nil {
-			return nil, err
+// calls is a planned call a slot.
+type calls []collective.Prepared
+
+func (c calls) close() error {
+	var errs []error
+	for _, p := range c {
+		if p != nil {
+			errs = append(errs, p.Close())
 		}
 	}
-	return calls, nil
+	return errors.Join(errs...)
+}
+
+// prepare plans one call a slot.
+func (m *mode) prepare(size uint64, d collective.DType, op collective.Op, p result.Placement) (calls, error) {
+	planned := make(calls, m.buffers.slots(size))
+	for i := range planned {
+		var err error
+		if planned[i], err = m.reducer.Prepare(m.buffers.call(i, size, d, op, p)); err != nil {
+			return nil, errors.Join(err, planned.close())
+		}
+	}
+	return planned, nil
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -46,37 +47,60 @@ func (t *table) row(ctx context.Context, size uint64) error {
 	}
 	var rows []*result.Row
 	for _, p := range []result.Placement{result.OutOfPlace, result.InPlace} {
-		calls, err := m.prepare(size, t.dtype, t.op, p)
+		row, err := t.place(ctx, m, size, p)
 		if cannotRun(err) {
 			// A size that this mode cannot take: every rank finds the same.
-			if t.cycle == 0 {
-				b.record.decideNow(result.Decision{SizeBytes: size, Requested: t.mode, Reason: err.Error()})
-				b.fail(err)
-			}
+			t.skip(size, err)
 			return nil
 		}
-		if err := b.node.Vote(ctx, "prepare "+t.mode, err); err != nil {
+		if err != nil {
 			return err
 		}
-		algorithm := calls[0].Algorithm()
-		if t.mode == configs.ModeAuto {
-			algorithm = m.name + " " + algorithm
-		}
-		row := &result.Row{
-			Mode: t.mode, Algorithm: algorithm, Size: size, Count: size / uint64(t.dtype.Size()),
-			DataType: t.dtype.String(), Op: t.op.String(), Placement: p, Graph: b.cfg.Timing.Graph, Cycle: t.cycle,
-		}
-		if err := m.memory.watch(b.group.Device(), func() error { return b.time(ctx, row, calls) }); err != nil {
-			return err
-		}
-		if err := b.verify(ctx, row, calls[0], m.buffers.call(0, size, t.dtype, t.op, p)); err != nil {
-			return err
-		}
-		row.Rate(b.world.Size(), b.record.linkPeak())
 		rows = append(rows, row)
 	}
 	b.record.add(rows[0], rows[1])
 	return nil
+}
+
+// skip tells that a size is not measured. It makes the run fail unless modes may
+// be replaced.
+func (t *table) skip(size uint64, err error) {
+	if t.cycle > 0 {
+		return
+	}
+	t.b.record.decideNow(result.Decision{SizeBytes: size, Requested: t.mode, Reason: err.Error()})
+	if t.b.cfg.Run.Fallback != configs.FallbackAllow {
+		t.b.fail(err)
+	}
+}
+
+// place measures one size in one placement.
+func (t *table) place(ctx context.Context, m *mode, size uint64, p result.Placement) (row *result.Row, err error) {
+	b := t.b
+	calls, err := m.prepare(size, t.dtype, t.op, p)
+	if cannotRun(err) {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, calls.close()) }()
+	if err := b.node.Vote(ctx, "prepare "+t.mode, err); err != nil {
+		return nil, err
+	}
+	algorithm := calls[0].Algorithm()
+	if t.mode == configs.ModeAuto {
+		algorithm = m.name + " " + algorithm
+	}
+	row = &result.Row{
+		Mode: t.mode, Algorithm: algorithm, Size: size, Count: size / uint64(t.dtype.Size()),
+		DataType: t.dtype.String(), Op: t.op.String(), Placement: p, Graph: b.cfg.Timing.Graph, Cycle: t.cycle,
+	}
+	if err := m.memory.watch(b.group.Device(), func() error { return b.time(ctx, row, calls) }); err != nil {
+		return nil, err
+	}
+	if err := b.verify(ctx, row, calls[0], m.buffers.call(0, size, t.dtype, t.op, p)); err != nil {
+		return nil, err
+	}
+	row.Rate(b.world.Size(), b.record.linkPeak())
+	return row, nil
 }
 
 // Quick runs by which auto compares candidates.
@@ -108,7 +132,7 @@ func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 			return nil, err
 		}
 		took, err := b.quick(ctx, calls)
-		if err != nil {
+		if err := errors.Join(err, calls.close()); err != nil {
 			return nil, err
 		}
 		said += fmt.Sprintf(", %s %.2f", name, float64(took.Nanoseconds())/1000)

@@ -166,7 +166,9 @@ type Stream interface {
 	BeginCapture() error
 	// EndCapture ends the recording and makes an executable graph.
 	EndCapture() (Graph, error)
-	// LaunchGraph enqueues all work of g.
+	// Capturing reports whether the stream is between BeginCapture and EndCapture.
+	Capturing() bool
+	// LaunchGraph enqueues all work of g. It is not for a stream that is capturing.
 	LaunchGraph(g Graph) error
 	Close() error
 }

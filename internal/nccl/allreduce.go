@@ -138,3 +138,9 @@ func (c *call) Enqueue(s device.Stream) error {
 
 // Algorithm implements collective.Prepared.
 func (c *call) Algorithm() string { return "chosen by NCCL" }
+
+// Close implements collective.Prepared.
+func (c *call) Close() error { return nil }
+
+// Close implements collective.Prepared; a plan holds nothing.
+func (c *call) Close() error { return nil }

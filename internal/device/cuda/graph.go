@@ -17,12 +17,19 @@ type graph struct {
 
 func (s *stream) BeginCapture() error {
 	g := s.gpu
-	return g.check("cuStreamBeginCapture", C.cuda_capture_begin(g.lib.api, g.ctx, s.handle))
+	if err := g.check("cuStreamBeginCapture", C.cuda_capture_begin(g.lib.api, g.ctx, s.handle)); err != nil {
+		return err
+	}
+	s.capturing = true
+	return nil
 }
+
+func (s *stream) Capturing() bool { return s.capturing }
 
 // EndCapture instantiates the recorded graph and drops the recording.
 func (s *stream) EndCapture() (device.Graph, error) {
 	g := s.gpu
+	s.capturing = false
 	var recorded C.cu_handle
 	if err := g.check("cuStreamEndCapture", C.cuda_capture_end(g.lib.api, g.ctx, s.handle, &recorded)); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ package cuda
 // #cgo noescape cuda_launch
 // #cgo nocallback cuda_launch
 // #cgo nocallback cuda_stream_query
+// #cgo nocallback cuda_graph_launch
 import "C"
 
 import (
@@ -21,8 +22,9 @@ import (
 
 // stream is a queue of work in the device's primary context.
 type stream struct {
-	gpu    *gpu
-	handle C.cu_handle
+	gpu       *gpu
+	handle    C.cu_handle
+	capturing bool
 }
 
 func (g *gpu) NewStream() (device.Stream, error) {

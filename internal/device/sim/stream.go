@@ -148,6 +148,13 @@ func (st *stream) Record(e device.Event) error {
 	})
 }
 
+// Capturing implements device.Stream.
+func (st *stream) Capturing() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.capturing != nil
+}
+
 func (st *stream) LaunchGraph(g device.Graph) error {
 	return st.enqueue("cuGraphLaunch", "", func(o *op) error {
 		gr, ok := g.(*graph)
