@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/grouptest"
+)
+
+// start makes a run up to its modes.
+func start(r *grouptest.Rank, cfg *configs.Config, out *bytes.Buffer) (*bench, error) {
+	b := &bench{cfg: cfg, process: Process{Stdout: out, Stderr: out}, world: r.World, node: r.Node(), group: r.Group}
+	b.record = newRecord(b)
+	r.OK(b.allocate(context.Background()), "allocate")
+	return b, b.setUpModes(context.Background())
+}
+
+func stop(r *grouptest.Rank, b *bench) {
+	for i := len(b.modes) - 1; i >= 0; i-- {
+		r.Close(b.modes[i].reducer)
+	}
+	r.Close(b.buffers.memory)
+}
+
+// said is a run's decisions: "asked -> chosen".
+func said(b *bench) string {
+	var out []string
+	for _, d := range b.record.run.Decisions {
+		if d.Reason == "" {
+			return "a decision without reason: " + d.Requested
+		}
+		out = append(out, d.Requested+" -> "+d.Chosen)
+	}
+	return strings.Join(out, "; ")
+}
+
+// Which mode runs for which, where multicast is or is not, with and without leave
+// to fall back.
+func TestModeResolution(t *testing.T) {
+	for _, c := range []struct {
+		modes     []string
+		off       bool
+		fallback  string
+		op        collective.Op
+		run       string // the modes that run, in order of those asked for; "-" for none
+		decisions string
+		refused   int
+		setUpFail bool
+	}{
+		{[]string{"nvls-zero-copy", "ring"}, false, configs.FallbackNever, collective.Sum, "nvls-zero-copy ring", "", 0, false},
+		{[]string{"nvls-zero-copy", "ring"}, true, configs.FallbackNever, collective.Sum, "- ring", "nvls-zero-copy -> ", 1, false},
+		{[]string{"nvls-zero-copy", "nvls-copy-in"}, true, configs.FallbackNever, collective.Sum, "", "nvls-zero-copy -> ; nvls-copy-in -> ", 1, true},
+		{[]string{"nvls-zero-copy", "p2p"}, true, configs.FallbackAllow, collective.Sum, "ring p2p", "nvls-zero-copy -> ring", 0, false},
+		{[]string{"nvls-zero-copy", "nvls-copy-in"}, true, configs.FallbackAllow, collective.Sum, "ring ring", "nvls-zero-copy -> ring; nvls-copy-in -> ring", 0, false},
+		{[]string{"nvls-copy-in"}, false, configs.FallbackNever, collective.Max, "-", "nvls-copy-in -> ", 1, false},
+		{[]string{"nvls-copy-in", "p2p-push"}, false, configs.FallbackAllow, collective.Max, "ring p2p-push", "nvls-copy-in (max of float) -> ring", 0, false},
+		{[]string{"auto"}, true, configs.FallbackNever, collective.Sum, "auto", "auto -> without nvls-zero-copy", 0, false},
+		{[]string{"p2p-copy-in", "p2p-packet", "p2p-one-shot", "p2p-two-shot"}, false, configs.FallbackNever, collective.Prod, "p2p-copy-in p2p-packet p2p-one-shot p2p-two-shot", "", 0, false},
+	} {
+		t.Run(fmt.Sprintf("%s %s off=%v %s", strings.Join(c.modes, ","), c.op, c.off, c.fallback), func(t *testing.T) {
+			grouptest.Run(t, 2, func(_ int, o *collective.Options) {
+				if c.off {
+					o.MulticastOff = "the test"
+				}
+			}, func(r *grouptest.Rank) {
+				cfg := configs.Default()
+				cfg.Run.Mode, cfg.Run.Fallback, cfg.Run.Device = c.modes, c.fallback, configs.DeviceSim
+				cfg.Sweep.MinBytes, cfg.Sweep.MaxBytes = 64, 1024
+				cfg.NVLS.Staging = 1 << 20
+				b, err := start(r, cfg, new(bytes.Buffer))
+				if (err != nil) != c.setUpFail || err != nil && (failure.CodeOf(err) != failure.Unavailable || !strings.Contains(err.Error(), "the test")) {
+					r.Fatalf("setting up: %v", err)
+				}
+				if err == nil {
+					var run []string
+					for _, name := range b.cfg.Modes() {
+						chosen, err := b.resolve(name, collective.Float, c.op, true)
+						r.OK(err, "resolve")
+						if chosen == "" {
+							chosen = "-"
+						} else if name != configs.ModeAuto && b.find(chosen) == nil {
+							r.Fatalf("%s runs for %s and was not set up", chosen, name)
+						}
+						run = append(run, chosen)
+					}
+					if got := strings.Join(run, " "); got != c.run {
+						r.Fatalf("modes %q run, expected %q", got, c.run)
+					}
+				}
+				if got := said(b); got != c.decisions || len(b.refused) != c.refused {
+					r.Fatalf("decisions %q and %d refusals, expected %q and %d", got, len(b.refused), c.decisions, c.refused)
+				}
+				stop(r, b)
+			})
+		})
+	}
+}
+
+func TestAverage(t *testing.T) {
+	v := []float64{3, 1, 5, 7}
+	for how, want := range map[string]float64{configs.AverageRank0: 3, configs.AverageMin: 1, configs.AverageMax: 7, configs.AverageMean: 4} {
+		if got := average(how, v); got != want {
+			t.Errorf("%s of %v is %v", how, v, got)
+		}
+	}
+}
