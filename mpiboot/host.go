@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
 // EnvHostID overrides what tells one host from another, for containers that
@@ -17,6 +19,7 @@ type host struct {
 	Name     string // for people
 	Identity string // equal on two ranks if and only if they share a kernel
 	Socket   string // where the rank listens; "" before it does
+	Network  string // its network namespace, "" when that cannot be read
 }
 
 // thisHost takes host name and boot id together: the name alone repeats among
@@ -26,14 +29,42 @@ func thisHost() (host, error) {
 	if err != nil {
 		return host{}, fmt.Errorf("host name: %w", err)
 	}
+	network, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		network = "" // it serves an explanation only
+	}
 	if id := os.Getenv(EnvHostID); id != "" {
-		return host{Name: name, Identity: id}, nil
+		return host{Name: name, Identity: id, Network: network}, nil
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return host{}, fmt.Errorf("boot id: %w", err)
 	}
-	return host{Name: name, Identity: name + " " + strings.TrimSpace(string(boot))}, nil
+	return host{Name: name, Identity: name + " " + strings.TrimSpace(string(boot)), Network: network}, nil
+}
+
+// separateNetworks explains why abstract sockets did not reach: ranks of this
+// rank's host are in network namespaces of their own. nil where they are not, or
+// where that is not known.
+func separateNetworks(hosts []host, me int, err error) error {
+	apart := false
+	var where []string
+	for r, h := range hosts {
+		if h.Identity != hosts[me].Identity {
+			continue
+		}
+		if h.Network == "" {
+			return nil
+		}
+		apart = apart || h.Network != hosts[me].Network
+		where = append(where, fmt.Sprintf("rank %d in %s", r, h.Network))
+	}
+	if !apart {
+		return nil
+	}
+	return &failure.Error{Code: failure.Unavailable, What: "the ranks of " + hosts[me].Name + " are in different network namespaces",
+		Where: strings.Join(where, ", "), Why: "the abstract sockets over which they meet do not reach from one to another", Err: err,
+		Do: "set socket_dir under [bootstrap] (--socket-dir) to a folder that all ranks share, or do not give each container a network of its own", By: failure.User}
 }
 
 // ranksByHost groups world ranks by host identity, hosts in order of their

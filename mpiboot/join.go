@@ -186,6 +186,11 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 		if w.node != nil {
 			w.node.leave(failure.CodeOf(err))
 		}
+		if o.SocketDir == "" {
+			if e := separateNetworks(w.hosts, w.rank, err); e != nil {
+				err = e
+			}
+		}
 		// All ranks know, so all leave without an MPI_Abort.
 		comm.Finalize(voteCtx)
 		return nil, err

@@ -95,6 +95,9 @@ func (s *System) namespaces() map[string]string {
 	return out
 }
 
+// mpiRemedy turns off what MPI libraries cannot do between user namespaces.
+const mpiRemedy = "UCX_TLS=^posix,cma with UCX (MPICH), OMPI_MCA_btl_vader_single_copy_mechanism=none with Open MPI 4"
+
 // compareNamespaces looks for namespaces that the ranks of this host do not
 // share. all is by local rank, ranks are the world's numbers of them.
 func compareNamespaces(ranks []int, all []map[string]string) []Finding {
@@ -116,7 +119,8 @@ func compareNamespaces(ranks []int, all []map[string]string) []Finding {
 		kind, what, do string
 		severity       Severity
 	}{
-		{"user", "the ranks are in different user namespaces: an MPI library that copies from process to process (CMA) will fail; this program does not", "UCX_TLS=^cma with UCX, OMPI_MCA_btl_vader_single_copy_mechanism=none with Open MPI 4", Warning},
+		{"user", "the ranks are in different user namespaces: MPI may fail where it copies from process to process (CMA) or opens another process's memory file; this program does neither",
+			mpiRemedy, Warning},
 		{"pid", "the ranks are in different process namespaces, which does no harm here: no process number is exchanged", "", Info},
 		{"net", "the ranks are in different network namespaces, where abstract sockets do not reach; they met over a folder (socket_dir)", "", Info},
 		{"ipc", "the ranks are in different IPC namespaces: MPI or NCCL may not find each other's shared memory; this program needs none", "", Info},
@@ -164,4 +168,11 @@ func confinement(s *System) []Finding {
 		f.Do, f.By = "for NCCL: --cap-add SYS_NICE at the container, or NCCL_CUMEM_HOST_ENABLE=0", failure.User
 	}
 	return []Finding{f}
+}
+
+// ownUserNamespace says whether this process is in a user namespace other than
+// the host's, as far as its map of users shows.
+func (s *System) ownUserNamespace() bool {
+	ids, err := s.read("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(ids), " ") != "0 0 4294967295"
 }

@@ -85,8 +85,11 @@ func fromError(id, what string, err error, modes []string, from string) Finding 
 		}
 		f.What = strings.Join(parts, ": ")
 		f.Evidence = nil
+		if e.Where != "" {
+			f.Evidence = append(f.Evidence, Evidence{e.Where, from})
+		}
 		if e.Err != nil {
-			f.Evidence = evidence(e.Err.Error(), from)
+			f.Evidence = append(f.Evidence, Evidence{e.Err.Error(), from})
 		}
 	}
 	return f

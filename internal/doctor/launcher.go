@@ -50,6 +50,9 @@ func (d *doctor) launcher(ev mpiboot.Evidence) []Finding {
 			Evidence: evidence(ev.From["LocalRank"]+"="+fmt.Sprint(ev.LocalRank), "environment"),
 			Do:       "if the ranks are in containers with host names of their own, see the finding ranks; otherwise nothing", By: failure.User})
 	}
+	if d.world == nil && ev.Size > 1 {
+		return out // whether MPI works is what the finding "ranks" is about
+	}
 	return append(out, d.library())
 }
 

@@ -39,6 +39,7 @@ type doctor struct {
 	system   *System
 	world    *mpiboot.World
 	findings []Finding // of this rank
+	size     int       // of the world as the launcher tells it, where the ranks could not meet
 	teamSize int       // probe processes
 	driver   device.Driver
 	onEnd    []func() error
@@ -56,6 +57,10 @@ func Main(ctx context.Context, o Options) failure.Code {
 	ev, err := mpiboot.Detect(d.system.Environ)
 	if err != nil {
 		d.add(fromError("launcher", "the launcher's variables contradict each other", err, allModes, "environment"))
+	}
+	if (ev.Launcher == mpiboot.LauncherOpenMPI || ev.Launcher == mpiboot.LauncherMPICH || ev.Launcher == mpiboot.LauncherSlurm) && ev.Size > 1 && ev.Rank == 0 && d.system.ownUserNamespace() {
+		// MPI ends the process where it cannot do this, and then nothing can be said.
+		fmt.Fprintf(o.Stderr, "nvls-allreduce: this rank is in a user namespace of its own (/proc/self/uid_map): if MPI ends it now, set %s\n", mpiRemedy)
 	}
 	b := o.Config.Bootstrap
 	d.world, err = mpiboot.Join(ctx, mpiboot.Options{Launcher: b.Launcher, MPILibrary: b.MPILibrary, SocketDir: b.SocketDir,
@@ -113,8 +118,12 @@ func (d *doctor) notJoined(ev mpiboot.Evidence, err error) failure.Code {
 	}
 	d.add(d.launcher(ev)...)
 	d.add(f)
+	d.size = max(ev.Size, 1)
 	if ev.Rank > 0 {
 		fmt.Fprintf(d.Stderr, "nvls-allreduce: rank %d: the doctor could not meet the other ranks: %v\n", ev.Rank, err)
+		// The launcher ends all ranks when the first one leaves: rank 0's report goes
+		// first.
+		time.Sleep(time.Second)
 	} else {
 		d.print(d.report(merge([]int{0}, [][]Finding{d.findings})))
 	}

@@ -40,7 +40,7 @@ type Verdict struct {
 }
 
 func (d *doctor) report(findings []Finding) *Report {
-	r := &Report{Schema: Schema, Version: d.Version, Ranks: 1, Device: configs.DeviceCUDA, Simulated: d.simulated(), Findings: findings}
+	r := &Report{Schema: Schema, Version: d.Version, Ranks: d.size, Device: configs.DeviceCUDA, Simulated: d.simulated(), Findings: findings}
 	r.Host, _ = os.Hostname()
 	if d.world != nil {
 		r.Ranks = d.world.Size()
