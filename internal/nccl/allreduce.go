@@ -141,6 +141,3 @@ func (c *call) Algorithm() string { return "chosen by NCCL" }
 
 // Close implements collective.Prepared.
 func (c *call) Close() error { return nil }
-
-// Close implements collective.Prepared; a plan holds nothing.
-func (c *call) Close() error { return nil }

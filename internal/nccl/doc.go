@@ -19,6 +19,7 @@
 //     call that does not return is a failure.Timeout, and a watchdog reports an
 //     all-reduce call that does not. A thread inside NCCL cannot be called back, so
 //     after either the process can only end.
-//   - NCCL does not tell which algorithm it chose except in its log, whose
-//     writing would slow the calls that are measured. Rows say that NCCL chose.
+//   - NCCL tells which algorithm it chose only in its log, whose writing would
+//     slow the calls that are measured. Listen turns it on for a call that is
+//     not; what NCCL does not tell is recorded as its choice, not guessed.
 package nccl

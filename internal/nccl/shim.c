@@ -58,6 +58,14 @@ int nccl_version(const nccl_api *api, int *version) { return api->ncclGetVersion
 const char *nccl_error_text(const nccl_api *api, int result) { return api->ncclGetErrorString(result); }
 const char *nccl_last_error(const nccl_api *api) { return api->ncclGetLastError ? api->ncclGetLastError(0) : NULL; }
 
+int nccl_reset_log(const nccl_api *api)
+{
+	if (!api->ncclResetDebugInit)
+		return 0;
+	api->ncclResetDebugInit();
+	return 1;
+}
+
 // NCCL takes the device from the context that is current, and may leave another
 // one behind.
 static int make_current(nccl_stream s)

@@ -41,9 +41,10 @@ typedef struct {
 	X(int, ncclCommAbort, (nccl_handle comm)) \
 	X(int, ncclAllReduce, (const void *send, void *recv, size_t count, int dtype, int op, nccl_handle comm, uintptr_t stream))
 
-// Entry points that an older NCCL lacks: ncclGetLastError came with 2.13,
-// ncclMemAlloc with 2.19, windows with 2.27.
+// Entry points that some NCCL lack: ncclGetLastError came with 2.13, ncclMemAlloc
+// with 2.19, windows with 2.27; ncclResetDebugInit is to go.
 #define NCCL_OPTIONAL_ENTRY_POINTS(X) \
+	X(void, ncclResetDebugInit, (void)) \
 	X(const char *, ncclGetLastError, (nccl_handle comm)) \
 	X(int, ncclMemAlloc, (void **ptr, size_t bytes)) \
 	X(int, ncclMemFree, (void *ptr)) \
@@ -74,6 +75,10 @@ const char *nccl_resolve(void *library, nccl_api *api);
 int nccl_version(const nccl_api *api, int *version);
 const char *nccl_error_text(const nccl_api *api, int result);
 const char *nccl_last_error(const nccl_api *api);
+
+// nccl_reset_log makes NCCL read the environment of its log again, at its next
+// message. It returns 0 when the library cannot.
+int nccl_reset_log(const nccl_api *api);
 
 int nccl_unique(const nccl_api *api, nccl_stream s, nccl_unique_id *id);
 int nccl_init(const nccl_api *api, nccl_stream s, nccl_handle *comm, int ranks, const nccl_unique_id *id, int rank);

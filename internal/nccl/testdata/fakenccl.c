@@ -14,6 +14,7 @@
 //   FAKENCCL_LAST     what ncclGetLastError says
 //   FAKENCCL_HANG     this call never returns
 //   FAKENCCL_MEDDLE   in this call, or when "load"ed, NCCL_NVLS_ENABLE becomes 1
+//   FAKENCCL_CHOICE   what an all-reduce writes to NCCL's log at level INFO
 //   FAKENCCL_WINDOW   0: no window is registered, and no error given
 
 #define _GNU_SOURCE
@@ -75,6 +76,20 @@ static uintptr_t context(void)
 	return ctx;
 }
 
+// NCCL's log: off, or a file that was opened when its environment was last read.
+static FILE *tuning;
+
+API void ncclResetDebugInit(void)
+{
+	const char *level = getenv("NCCL_DEBUG"), *subsys = getenv("NCCL_DEBUG_SUBSYS"), *file = getenv("NCCL_DEBUG_FILE");
+	enter(__func__, " DEBUG=%s", level ? level : "unset");
+	if (tuning)
+		fclose(tuning);
+	tuning = level && !strcmp(level, "INFO") && subsys && !strcmp(subsys, "TUNING") && file ? fopen(file, "w") : NULL;
+	if (tuning)
+		setlinebuf(tuning);
+}
+
 // forget leaves the thread without a context, as NCCL may leave it with another.
 static void forget(void)
 {
@@ -125,6 +140,8 @@ API int ncclAllReduce(const void *send, void *recv, size_t count, int dtype, int
 	static const int size[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
 	(void)c;
 	ENTER(" count=%zu dtype=%d op=%d context=%d", count, dtype, op, context() != 0);
+	if (tuning && getenv("FAKENCCL_CHOICE"))
+		fprintf(tuning, "host:1:2 [0] NCCL INFO %s\n", getenv("FAKENCCL_CHOICE"));
 	if (dtype < 0 || dtype > 9 || op < 0 || op > 4)
 		return 4;
 	int (*copy)(uint64_t, uint64_t, size_t, uintptr_t) = (int (*)(uint64_t, uint64_t, size_t, uintptr_t))cuda("cuMemcpyAsync");
