@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"gonum.org/v1/plot/vg"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
@@ -43,12 +44,24 @@ func damaged() *result.Run {
 }
 
 func TestGolden(t *testing.T) {
-	for name, r := range map[string]*result.Run{
-		"published.png": published(),
-		"published.svg": published(),
-		"damaged.svg":   damaged(),
-		"simulated.png": simulated(model(4, 1<<10, 16<<20, 2, "nvls-zero-copy", "ring")),
-		"shared.svg":    shared(simulated(model(4, 1<<20, 2<<20, 2, "p2p"))),
+	column := plots.Size{Width: 8.5 * vg.Centimeter, Height: 7 * vg.Centimeter}
+	kinds := spread(model(8, 1<<10, 1<<30, 4, allModes...))
+	kinds.LinkLimit, kinds.Libraries = 396, []string{"NCCL 2.28.9"}
+	sim := simulated(model(4, 1<<10, 16<<20, 2, "nvls-zero-copy", "ring"))
+	for name, c := range map[string]struct {
+		run     *result.Run
+		options plots.Options
+	}{
+		"published.png": {published(), plots.Options{}},
+		"published.svg": {published(), plots.Options{}},
+		"damaged.svg":   {damaged(), plots.Options{}},
+		"simulated.png": {sim, plots.Options{}},
+		"shared.svg":    {shared(simulated(model(4, 1<<20, 2<<20, 2, "p2p"))), plots.Options{}},
+		"kinds.svg":     {kinds, plots.Options{Kinds: plots.Kinds()}},
+		"light.png":     {kinds, plots.Options{Kinds: []plots.Kind{plots.LinkShare}, Size: column}},
+		"dark.png":      {sim, plots.Options{Kinds: []plots.Kind{plots.Time}, Size: column, Theme: plots.Dark}},
+		"print.png":     {kinds, plots.Options{Kinds: []plots.Kind{plots.Spread}, Size: column, Theme: plots.Print}},
+		"print.svg":     {kinds, plots.Options{Kinds: []plots.Kind{plots.BusBW}, Size: column, Theme: plots.Print}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join("testdata", name)
@@ -56,7 +69,11 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := render(t, f, r)
+			var b bytes.Buffer
+			if err := plots.Render(&b, f, []*result.Run{c.run}, c.options); err != nil {
+				t.Fatal(err)
+			}
+			got := b.Bytes()
 			if *regen {
 				if err := os.WriteFile(path, got, 0o644); err != nil {
 					t.Fatal(err)
