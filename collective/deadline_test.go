@@ -46,6 +46,7 @@ func TestKernelDeadline(t *testing.T) {
 				}
 				wantTimeout(r, err, mode, stages[mode], absent)
 			}
+			s.Close()
 			closeAll(r, all)
 			r.Close(m)
 		})
@@ -99,6 +100,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 		}
 		r.Wait()
 		s.Verify()
+		s.Close()
 		closeAll(r, all)
 		r.Close(m)
 	})

@@ -89,6 +89,9 @@ func rank(ctx context.Context, o mpiboot.Options, device string) error {
 		fmt.Println(reducer.Mode(), call.Algorithm())
 		fmt.Println("rank 0 has", sums)
 	}
+	if err := call.Close(); err != nil {
+		return err
+	}
 	// All ranks free together.
 	for _, c := range []interface{ Close(context.Context) error }{reducer, memory, group} {
 		if err := c.Close(ctx); err != nil {

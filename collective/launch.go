@@ -28,6 +28,9 @@ type Launch struct {
 // NewLaunch loads the kernel of a family for a call and completes its arguments
 // with what is the same for all kernels.
 func (g *Group) NewLaunch(f kernels.Family, c Call, geo Geometry, args kernels.Args) (*Launch, error) {
+	if err := geo.check(); err != nil {
+		return nil, err
+	}
 	op := c.Op.String()
 	if c.Op == Avg {
 		op, args.Average = Sum.String(), kernels.AverageOver(g.Size())

@@ -29,6 +29,7 @@ func TestNothingLeaks(t *testing.T) {
 				s := r.Start(all[0], grouptest.Case{Send: grouptest.NewArena(m).Take(400, 0), Recv: m.At(4096), Count: 100, DType: collective.Float})
 				r.Wait()
 				s.Verify()
+				s.Close()
 			}
 			closeAll(r, all)
 			r.Close(m)

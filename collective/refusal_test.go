@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/fallback"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/grouptest"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
+	"github.com/nvls-allreduce/nvls-allreduce/nvls"
 )
 
 // Calls that no mode takes.
@@ -79,6 +81,26 @@ func TestPlainMemoryIsRefused(t *testing.T) {
 	})
 }
 
+// Tunings that no kernel can run with are refused, or cut to what the mode has
+// room for; they never reach the device.
+func TestTuningIsChecked(t *testing.T) {
+	grouptest.Run(t, 2, nil, func(r *grouptest.Rank) {
+		m := r.Alloc(1)
+		for _, tuning := range []collective.Tuning{{Blocks: 257}, {Threads: 1024}, {Blocks: 1, Threads: 4}} {
+			all := []collective.AllReducer{fallback.NewRing(r.Group, tuning), nvls.NewZeroCopy(r.Group, tuning), fallback.NewP2P(r.Group, fallback.TwoShot, tuning), fallback.NewP2P(r.Group, fallback.OneShot, tuning)}
+			r.OK(all[1].(*nvls.ZeroCopy).Register(context.Background(), m), "Register")
+			for _, a := range all {
+				_, err := a.Prepare(collective.Call{Send: m.At(0), Recv: m.At(0), Count: 1 << 18, DType: collective.Float})
+				if failure.CodeOf(err) != failure.Usage || !matches("at most 256 blocks and from 8 to 512 threads", err) {
+					r.Fatalf("%s with %+v: %v", a.Mode(), tuning, err)
+				}
+			}
+			closeAll(r, all)
+		}
+		r.Close(m)
+	})
+}
+
 // A group of one copies, whatever the mode, and needs no peers' memory for it.
 func TestGroupOfOne(t *testing.T) {
 	grouptest.Run(t, 1, nil, func(r *grouptest.Rank) {
@@ -87,6 +109,7 @@ func TestGroupOfOne(t *testing.T) {
 			s := r.Start(a, grouptest.Case{Send: plain.Take(400, 4), Recv: plain.Take(400, 8), Count: 100, DType: collective.Float, Op: collective.Avg})
 			r.Wait()
 			s.Verify()
+			s.Close()
 			if s.Prepared.Algorithm() != "copy" {
 				r.Fatalf("%s: algorithm %q", a.Mode(), s.Prepared.Algorithm())
 			}

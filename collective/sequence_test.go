@@ -34,6 +34,7 @@ func TestMixedModes(t *testing.T) {
 				r.Wait()
 				for _, s := range started {
 					s.Verify()
+					s.Close()
 				}
 				arena.Reset()
 			}
@@ -57,6 +58,7 @@ func TestChain(t *testing.T) {
 			p, err := all[k%len(all)].Prepare(s.Case.Call())
 			r.OK(err, "Prepare")
 			r.OK(p.Enqueue(r.Stream()), "Enqueue")
+			defer p.Close()
 			if k > 0 {
 				factor *= n
 			}
@@ -104,6 +106,9 @@ func TestGraphReplay(t *testing.T) {
 				r.Barrier() // a peer's next launch may store into what was poisoned
 			}
 			r.OK(g.Close(), "closing the graph")
+			for _, s := range started {
+				s.Close()
+			}
 			closeAll(r, all)
 			r.Close(m)
 		})
@@ -138,6 +143,7 @@ func TestCountersWrap(t *testing.T) {
 			r.Wait()
 			for _, s := range started {
 				s.Verify()
+				s.Close()
 			}
 			for name, at := range map[string]device.Ptr{"epoch": epochAt, "packet": packetEpochAt, "ring messages": ringMessagesAt, "ring slots": ringSlotsAt} {
 				if v := r.Word(r.Workspace().Signals() + at); v >= 0xfffffff4 {

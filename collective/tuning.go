@@ -1,6 +1,9 @@
 package collective
 
-import "github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+import (
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+)
 
 // Tuning overrides the launch geometry that a plan would choose. Zero fields are
 // automatic. All ranks must use the same.
@@ -20,6 +23,16 @@ func (t Tuning) Geometry(work uint64, maxBlocks uint32) Geometry {
 		g.Blocks = uint32(min(max(CeilDiv(work, uint64(g.Threads)), 1), uint64(maxBlocks)))
 	}
 	return g
+}
+
+// check refuses a tuning that no kernel can run with: a block beyond the counters
+// would change memory of others, and barriers take a thread a rank.
+func (g Geometry) check() error {
+	if g.Blocks > kernels.MaxBlocks || g.Threads > kernels.MaxThreads || g.Threads < kernels.MaxRanks {
+		return failure.New(failure.Usage, "kernels cannot run as %d blocks of %d threads: at most %d blocks and from %d to %d threads are possible",
+			g.Blocks, g.Threads, kernels.MaxBlocks, kernels.MaxRanks, kernels.MaxThreads)
+	}
+	return nil
 }
 
 // MaxBlocks is the largest grid whose blocks all run at once on every rank's

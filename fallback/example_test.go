@@ -80,6 +80,9 @@ func rank(ctx context.Context, o mpiboot.Options, device string) error {
 			}
 			fmt.Printf("%s: %s, the largest are %v\n", size, algorithm, largest)
 		}
+		if err := call.Close(); err != nil {
+			return err
+		}
 	}
 	for _, c := range []interface{ Close(context.Context) error }{reducer, memory, group} {
 		if err := c.Close(ctx); err != nil {

@@ -79,6 +79,10 @@ func rank(ctx context.Context, o mpiboot.Options, device string) error {
 		fmt.Printf("the average of [1 2 3 4] and [3 4 5 6] is %v\n", []byte{data[0], data[8], data[16], data[24]})
 		fmt.Println("by", nvls.Instructions(collective.Uint64, collective.Avg))
 	}
+	if err := call.Close(); err != nil {
+		return err
+	}
+	// All ranks free together.
 	for _, c := range []interface{ Close(context.Context) error }{reducer, memory, group} {
 		if err := c.Close(ctx); err != nil {
 			return err

@@ -113,11 +113,15 @@ func (s *Started) guarded(name string, at device.Ptr) []byte {
 	return all[Guard : Guard+n]
 }
 
+// Close frees the prepared call. Nothing that it enqueued may be under way.
+func (s *Started) Close() { s.rank.OK(s.Prepared.Close(), "%s: closing a prepared call", s.mode) }
+
 // Check runs one case and verifies it.
 func (r *Rank) Check(a collective.AllReducer, c Case) {
 	s := r.Start(a, c)
 	r.Wait()
 	s.Verify()
+	s.Close()
 }
 
 func pattern(n uint64) []byte {

@@ -98,6 +98,7 @@ func (w *bench) finish() {
 	w.Wait()
 	for _, s := range w.started {
 		s.Verify()
+		s.Close()
 	}
 	w.started = nil
 	w.arenas[0].Reset()
