@@ -61,6 +61,7 @@ func newPage(runs []*result.Run, o plots.Options) (*page, error) {
 	b.each("Modes: what ran, and why", b.decisions)
 	b.each("Verification", b.verification)
 	b.each("Measurements", b.measurements)
+	b.text(terms)
 	b.each("Predictions of NCCL's model: no measurements", b.predictions)
 	b.each("Environment", b.environment)
 	return p, nil

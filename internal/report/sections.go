@@ -157,9 +157,11 @@ func (b *builder) measurements(r *result.Run) {
 			optional(least), optional(median), optional(p99), optional(most), optional(row.HostTime), bad})
 	}
 	b.table(t)
-	b.text("Place is out of place or in place. Time is the mean of all launches by the host's clock; min to max are single iterations by device events, of the slowest rank. " +
-		"Bus bandwidth is that of nccl-tests, in 10⁹ bytes per second; link is what one GPU's links carried in their busier direction, share its part of their peak.")
 }
+
+// terms explains the columns of measurements.
+const terms = "Place is out of place or in place. Time is the mean of all launches by the host's clock; min to max are single iterations by device events, of the slowest rank. " +
+	"Bus bandwidth is that of nccl-tests, in 10⁹ bytes per second; link is what one GPU's links carried in their busier direction, share its part of their peak."
 
 // predictions of an imported log are no measurements and stand apart.
 func (b *builder) predictions(r *result.Run) {
