@@ -19,7 +19,7 @@ type mode struct {
 	reducer collective.AllReducer
 	asked   bool // named in the configuration, not only a candidate of auto
 	buffers *buffers
-	memory  *ncclMemory // nil but for NCCL
+	nccl    *ncclPart // nil but for modes of NCCL
 }
 
 // candidates are what auto chooses from. Copy-in modes are for buffers that are

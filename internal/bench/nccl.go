@@ -9,6 +9,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/nccl"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
 // openNCCL sets up a mode of NCCL and says what it opened. It is collective.
@@ -40,7 +41,7 @@ func (b *bench) openNCCL(ctx context.Context, name string) (*mode, error) {
 		}
 		return nil, err
 	}
-	m.memory = &ncclMemory{bytes: int64(opened.SetupBytes())}
+	m.nccl = &ncclPart{reducer: opened, bytes: int64(opened.SetupBytes())}
 	library := "NCCL " + opened.Version()
 	b.record.change(func() {
 		if !slices.Contains(b.record.run.Libraries, library) {
@@ -55,29 +56,49 @@ func (b *bench) openNCCL(ctx context.Context, name string) (*mode, error) {
 	return m, nil
 }
 
-// ncclMemory is the device memory that NCCL took on this rank for one mode,
-// buffers not counted. NCCL allocates for an algorithm when it first uses it.
-type ncclMemory struct {
+// ncclPart is what a mode of NCCL has beside others: the device memory that NCCL
+// took on this rank, buffers not counted, and a way to ask what it chose. NCCL
+// allocates for an algorithm when it first uses it.
+type ncclPart struct {
+	reducer *nccl.AllReduce
 	bytes   int64
 	unknown bool
 }
 
-// watch adds to m what work took; work must launch NCCL and nothing else. On a
-// nil m it only runs work. Free memory that cannot be read is no reason to end a
-// run: the device's error, if it is one, comes from work too.
-func (m *ncclMemory) watch(d device.Device, work func() error) error {
-	if m == nil {
-		return work()
+// time fills in a row's times. Of NCCL it also finds what it chose, by a call that
+// is not timed, and the memory that it took meanwhile.
+func (m *mode) time(ctx context.Context, b *bench, row *result.Row, calls []collective.Prepared) error {
+	if m.nccl == nil {
+		return b.time(ctx, row, calls)
 	}
+	return m.nccl.watch(b.group.Device(), func() error {
+		chosen, err := m.nccl.reducer.Listen(func() error {
+			_, err := b.loop(ctx, calls, 1)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if chosen != "" {
+			row.Algorithm = chosen
+		}
+		return b.time(ctx, row, calls)
+	})
+}
+
+// watch adds to p what work took; work must launch NCCL and nothing else. Free
+// memory that cannot be read is no reason to end a run: the device's error, if it
+// is one, comes from work too.
+func (p *ncclPart) watch(d device.Device, work func() error) error {
 	before, _, err := d.MemInfo()
-	m.unknown = m.unknown || err != nil
+	p.unknown = p.unknown || err != nil
 	if err := work(); err != nil {
 		return err
 	}
 	after, _, err := d.MemInfo()
-	m.unknown = m.unknown || err != nil
-	if !m.unknown {
-		m.bytes += int64(before) - int64(after)
+	p.unknown = p.unknown || err != nil
+	if !p.unknown {
+		p.bytes += int64(before) - int64(after)
 	}
 	return nil
 }
@@ -86,15 +107,15 @@ func (m *ncclMemory) watch(d device.Device, work func() error) error {
 // modes take.
 func (r *record) ncclMemory(m *mode) {
 	took := "not known"
-	if !m.memory.unknown {
-		took = collective.FormatBytes(uint64(max(m.memory.bytes, 0)))
+	if !m.nccl.unknown {
+		took = collective.FormatBytes(uint64(max(m.nccl.bytes, 0)))
 	}
 	var own uint64
 	r.change(func() {
 		r.run.Memory.NCCL = 0
 		for _, m := range r.b.modes {
-			if m.memory != nil && !m.memory.unknown {
-				r.run.Memory.NCCL += uint64(max(m.memory.bytes, 0))
+			if m.nccl != nil && !m.nccl.unknown {
+				r.run.Memory.NCCL += uint64(max(m.nccl.bytes, 0))
 			}
 		}
 		own = r.run.Memory.Control + r.run.Memory.Staging

@@ -32,7 +32,7 @@ func (t *table) measure(ctx context.Context) error {
 		}
 	}
 	b.record.endTable()
-	if m := b.find(t.mode); m != nil && m.memory != nil {
+	if m := b.find(t.mode); m != nil && m.nccl != nil {
 		b.record.ncclMemory(m)
 	}
 	return nil
@@ -93,7 +93,7 @@ func (t *table) place(ctx context.Context, m *mode, size uint64, p result.Placem
 		Mode: t.mode, Algorithm: algorithm, Size: size, Count: size / uint64(t.dtype.Size()),
 		DataType: t.dtype.String(), Op: t.op.String(), Placement: p, Graph: b.cfg.Timing.Graph, Cycle: t.cycle,
 	}
-	if err := m.memory.watch(b.group.Device(), func() error { return b.time(ctx, row, calls) }); err != nil {
+	if err := m.time(ctx, b, row, calls); err != nil {
 		return nil, err
 	}
 	if err := b.verify(ctx, row, calls[0], m.buffers.call(0, size, t.dtype, t.op, p)); err != nil {

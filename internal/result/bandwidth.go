@@ -43,7 +43,8 @@ func BusFactor(n int) float64 {
 //   - NVLS one-shot: n. Every rank has the switch reduce the whole message, and
 //     each such reduction reads all of a GPU's input.
 //
-// Mode auto counts as what it chose. A single rank uses no link.
+// Mode auto counts as what it chose, and NCCL's modes as what NCCL says it chose,
+// with the flags of its protocols. A single rank uses no link.
 func LinkFactor(mode, algorithm string, n int) (factor float64, known bool) {
 	words := strings.Fields(strings.ToLower(algorithm))
 	mode = strings.ToLower(mode)
@@ -54,13 +55,10 @@ func LinkFactor(mode, algorithm string, n int) (factor float64, known bool) {
 	if len(words) > 0 {
 		shape = words[0]
 	}
-	if mode == "nccl" {
-		// NCCL's algorithm is known only where its log was read; its tree and its
-		// other algorithms are not counted.
-		switch shape {
-		case "ring", "nvls":
-			mode, shape = shape, ""
-		default:
+	overhead := 1.0 // of NCCL's protocols, which carry flags
+	if strings.HasPrefix(mode, "nccl") {
+		var ok bool
+		if mode, shape, overhead, ok = ncclShape(words); !ok {
 			return 0, false
 		}
 	}
@@ -68,7 +66,7 @@ func LinkFactor(mode, algorithm string, n int) (factor float64, known bool) {
 		if n <= 1 {
 			return 0, true
 		}
-		return x, true
+		return x * overhead, true
 	}
 	ranks := float64(n)
 	switch {
@@ -98,4 +96,38 @@ func LinkFactor(mode, algorithm string, n int) (factor float64, known bool) {
 		return f(2 * (ranks - 1))
 	}
 	return 0, false
+}
+
+// ncclShape says which mode and shape of this program move the data of what NCCL
+// chose, and how much more its protocol moves. It is known only where NCCL's log
+// was read; trees and others are not counted. Names of kernels tell how they
+// gather (AG), reduce-scatter (RS) and whether by multicast (MC); LL is packets.
+func ncclShape(words []string) (mode, shape string, overhead float64, known bool) {
+	if len(words) < 2 {
+		words = append(words, "", "")
+	}
+	overhead = 1
+	switch words[1] {
+	case "ll":
+		overhead = 2 // 4 bytes of flag for 4 of data
+	case "ll128":
+		overhead = 128.0 / 120 // 8 bytes of flag for 120 of data
+	}
+	switch words[0] {
+	case "ring", "nvls":
+		return words[0], "", overhead, true
+	case "symmetric":
+		_, kernel, _ := strings.Cut(words[1], "_")
+		switch kernel {
+		case "agxll_r":
+			return "p2p", "packets", 1, true
+		case "agxllmc_r":
+			return "nvls", "packets", 1, true
+		case "rsxld_agxst":
+			return "p2p", "two-shot", 1, true
+		case "rsxldmc_agxstmc":
+			return "nvls", "", 1, true
+		}
+	}
+	return "", "", 0, false
 }
