@@ -26,15 +26,20 @@ func importFile(t *testing.T, o Options, names ...string) (*result.Run, error) {
 	t.Helper()
 	var logs []Log
 	for _, n := range names {
-		f, err := os.Open(filepath.Join("testdata", n))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		logs = append(logs, Log{Name: n, Reader: f})
+		logs = append(logs, Log{Name: n, Reader: open(t, n)})
 	}
 	o.Version = "v0.0.0"
 	return Import(logs, o)
+}
+
+func open(t testing.TB, name string) *os.File {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
 }
 
 // Every log of testdata was made with the printf formats of the program and

@@ -56,6 +56,7 @@ type log struct {
 
 	tables  []*table
 	streams map[string]*stream // by the launcher's tag of their lines
+	order   []*stream          // in the order of their first line
 	tuning  tuning
 	// What a JSON log tells of its job.
 	args []string
@@ -95,10 +96,11 @@ func (l *log) read(r io.Reader, sum hash.Hash) {
 		if s == nil {
 			s = &stream{log: l}
 			l.streams[string(tag)] = s
+			l.order = append(l.order, s)
 		}
 		s.line(bytes.TrimRight(rest, " \t"), rest, in.number)
 	}
-	for _, s := range l.streams {
+	for _, s := range l.order {
 		s.end(in.number)
 	}
 }

@@ -26,6 +26,11 @@ func merge(logs []*log, o Options, p *problems) *result.Run {
 		t.finish(run)
 	}
 	apart(tables)
+	n := 0
+	for _, t := range tables {
+		n += len(t.rows)
+	}
+	run.Rows = make([]result.Row, 0, n)
 	for _, t := range tables {
 		run.Rows = append(run.Rows, t.rows...)
 		describe(run, t)
@@ -185,12 +190,14 @@ func repeated(tables []*table) {
 	for _, t := range tables {
 		seen := make(map[rowKey]int, len(t.rows))
 		var sizes []uint64 // repeated, each once, in order
+		twice := map[uint64]bool{}
 		most := 1
 		for i := range t.rows {
 			k := keyOf(&t.rows[i])
 			t.rows[i].Cycle = seen[k]
 			seen[k]++
-			if n := seen[k]; n == 2 && !slices.Contains(sizes, k.size) {
+			if seen[k] == 2 && !twice[k.size] {
+				twice[k.size] = true
 				sizes = append(sizes, k.size)
 			}
 			most = max(most, seen[k])

@@ -115,7 +115,11 @@ func (t *table) add(line int, r result.Row, time printed, alg, bus *printed) {
 // append keeps a row as it is.
 func (t *table) append(line int, r result.Row) {
 	r.Graph = t.graph
-	r.Source = &result.Source{File: t.log.name, Line: line, Table: t.number}
+	if n := len(t.rows); n > 0 && line > 0 && t.rows[n-1].Source.Line == line {
+		r.Source = t.rows[n-1].Source // both halves of a line
+	} else {
+		r.Source = &result.Source{File: t.log.name, Line: line, Table: t.number}
+	}
 	t.rows = append(t.rows, r)
 }
 

@@ -160,7 +160,13 @@ func (s *stream) torchText(t []byte, n int) bool {
 func (s *stream) closeTorch() {
 	x := s.torch
 	s.torch = nil
-	if x == nil || len(x.values) == 0 && x.latency == nil {
+	if x == nil {
+		return
+	}
+	if x.elapsed == nil || x.rate == nil {
+		x.latency = nil // the log ends among the medians
+	}
+	if len(x.values) == 0 && x.latency == nil {
 		return
 	}
 	p, name := s.log.problems, s.log.name
