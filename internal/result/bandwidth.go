@@ -123,7 +123,7 @@ func ncclShape(words []string) (mode, shape string, overhead float64, known bool
 			return "p2p", "packets", 1, true
 		case "agxllmc_r":
 			return "nvls", "packets", 1, true
-		case "rsxld_agxst":
+		case "rsxld_agxst", "rsxtmald_agxtmast":
 			return "p2p", "two-shot", 1, true
 		case "rsxldmc_agxstmc":
 			return "nvls", "", 1, true
