@@ -20,7 +20,7 @@ import (
 //	flip:RANK:ELEMENT  flips bits of one element (of 4 bytes) of a rank's input
 //	drop:RANK          a rank contributes zeros
 //	nowait             kernels no longer wait for their peers
-//	nowait:N           they do but for the N-th wait in the kernel, from 0
+//	nowait:STAGE       they do but in one stage, by its number in control.cuh
 //
 // With the latter two, rank 1 is late.
 const faultVariable = "NVLS_ALLREDUCE_FAULT"
@@ -30,61 +30,77 @@ func fault() (kind string, args []string) {
 	return parts[0], parts[1:]
 }
 
-// waits finds the comparisons by which a kernel decides that a peer's counter
-// has come far enough, or that a packet has its flag. A wait is two of them at
-// one address: a first look, and a loop.
+// waits finds where a kernel decides that a peer's counter has come far enough
+// (groups: address, bound), or that a packet has its flag (two flags found,
+// address, two flags wanted).
 var waits = regexp.MustCompile(
 	`ld\.acquire\.sys\.global\.b32 %r\d+, (\[%rd\d+\]);\n(?:.*\n)*?\s*sub\.s32 \s*%r\d+, %r\d+, %r\d+;\n\s*setp\.gt\.s32 \s*%p\d+, %r\d+, (-1);` +
 		`|ld\.relaxed\.sys\.global\.v4\.b32 \{%r\d+,(%r\d+),%r\d+,(%r\d+)\}, (\[%rd\d+\]);\n\s*setp\.eq\.s32 \s*%p\d+, %r\d+, (%r\d+);\n\s*setp\.eq\.s32 \s*%p\d+, %r\d+, (%r\d+);`)
+
+// reports finds where a wait that gave up stores its stage, from a register.
+var reports = regexp.MustCompile(`atom\.\S*\.cas\.b32 %r\d+, \[%rd\d+\], 0, (%r\d+);`)
 
 func (b *bench) injectFaults() {
 	kind, args := fault()
 	if kind != "nowait" {
 		return
 	}
-	only := -1
+	stage := ""
 	if len(args) > 0 {
-		only, _ = strconv.Atoi(args[0])
+		stage = args[0]
 	}
-	b.group.Library().Rewrite = func(ptx string) string { return withoutWaits(ptx, only) }
+	b.group.Library().Rewrite = func(ptx string) string { return withoutWaits(ptx, stage) }
 }
 
-// withoutWaits makes the only-th wait of a kernel succeed at once, or all if
-// only is -1.
-func withoutWaits(ptx string, only int) string {
+// withoutWaits makes a kernel's waits of one stage succeed at once, or all if
+// the stage is "".
+func withoutWaits(ptx, stage string) string {
 	if !strings.Contains(ptx, "ld.acquire") && !strings.Contains(ptx, "ld.relaxed.sys.global.v4") {
 		return ptx // fills or checks
 	}
-	var out strings.Builder
-	end, number, address := 0, -1, ""
-	replace := func(from, to int, by string) {
-		out.WriteString(ptx[end:from] + by)
-		end = to
+	found := waits.FindAllStringSubmatchIndex(ptx, -1)
+	group := func(m []int, g int) string {
+		if m[2*g] < 0 {
+			return ""
+		}
+		return ptx[m[2*g]:m[2*g+1]]
 	}
-	broken := false
-	for _, m := range waits.FindAllStringSubmatchIndex(ptx, -1) {
-		text := func(group int) string {
-			if m[2*group] < 0 {
-				return ""
+	address := func(m []int) string { return group(m, 1) + group(m, 5) }
+	// A wait looks once, then in a loop, at one address; its report follows.
+	stages := make([]string, len(found))
+	for _, r := range reports.FindAllStringSubmatchIndex(ptx, -1) {
+		set := ptx[:r[0]]
+		set = set[strings.LastIndex(set, "\t"+group(r, 1)+", ")+1:]
+		_, number, _ := strings.Cut(set, ", ")
+		number, _, _ = strings.Cut(number, ";")
+		before := len(found)
+		for before > 0 && found[before-1][0] > r[0] {
+			before--
+		}
+		for i := range before {
+			if stages[i] == "" && address(found[i]) == address(found[before-1]) {
+				stages[i] = number
 			}
-			return ptx[m[2*group]:m[2*group+1]]
-		}
-		if at := text(1) + text(5); at != address {
-			number, address = number+1, at
-		}
-		if only >= 0 && number != only {
-			continue
-		}
-		broken = true
-		if text(2) != "" {
-			replace(m[4], m[5], "-2147483648")
-		} else { // the flag is what it is
-			replace(m[12], m[13], text(3))
-			replace(m[14], m[15], text(4))
 		}
 	}
-	if !broken {
-		panic(fmt.Sprintf("fault injection found no wait %d in the kernel", only))
+	var out strings.Builder
+	end := 0
+	replace := func(m []int, g int, by string) {
+		out.WriteString(ptx[end:m[2*g]] + by)
+		end = m[2*g+1]
+	}
+	for i, m := range found {
+		switch {
+		case stage != "" && stages[i] != stage:
+		case group(m, 2) != "":
+			replace(m, 2, "-2147483648")
+		default: // the flag is what it is
+			replace(m, 6, group(m, 3))
+			replace(m, 7, group(m, 4))
+		}
+	}
+	if end == 0 {
+		panic(fmt.Sprintf("fault injection found no wait of stage %q in the kernel", stage))
 	}
 	return out.String() + ptx[end:]
 }
