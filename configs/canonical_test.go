@@ -11,7 +11,7 @@ import (
 // keys that ranks have to agree on, and Diff must name the key.
 func TestVote(t *testing.T) {
 	free := map[string]bool{"bootstrap.mpi_library": true, "bootstrap.socket_dir": true, "nccl.library": true,
-		"output.json": true, "output.csv": true, "output.plot": true, "output.report": true}
+		"output.json": true, "output.csv": true, "output.plot": true, "output.report": true, "run.tuning": true}
 	base := Default()
 	for _, k := range keys {
 		c := Default()

@@ -42,6 +42,7 @@ type Run struct {
 	DataType []string `toml:"datatype"`
 	Op       []string `toml:"op"`
 	ShareGPU bool     `toml:"share_gpu"`
+	Tuning   string   `toml:"tuning" vote:"no"` // file that mode auto follows; "": measure. Rank 0 reads it
 }
 
 // Sweep is the series of message sizes: MinBytes, then multiplied by Factor
@@ -92,6 +93,7 @@ type Output struct {
 	CSV      string  `toml:"csv" vote:"no"`
 	Plot     string  `toml:"plot" vote:"no"`
 	Report   string  `toml:"report" vote:"no"` // a folder
+	Tuning   string  `toml:"tuning"`           // takes part in the vote: it makes mode auto search longer
 	MinBusBW float64 `toml:"min_busbw"`
 }
 

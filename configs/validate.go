@@ -19,7 +19,7 @@ import (
 const (
 	maxCount   = 1_000_000      // iterations, graph launches, cycles, checks
 	maxBlocks  = 256            // more than any GPU has multiprocessors
-	maxThreads = 1024           // CUDA's limit for a block
+	maxThreads = 512            // what the kernels are compiled for (kernels.MaxThreads)
 	warp       = 32             // threads
 	minStaging = Size(64 << 10) // a few chunks of each of 8 ranks
 	maxStaging = Size(8 << 30)
@@ -66,6 +66,10 @@ func (c *Config) Validate() error {
 	}
 	v.file("output.json", c.Output.JSON, ".json")
 	v.file("output.csv", c.Output.CSV, ".csv")
+	v.file("output.tuning", c.Output.Tuning, ".toml")
+	if t := c.Output.Tuning; t != "" && !slices.Contains(c.Modes(), ModeAuto) {
+		v.fail("output.tuning", "add mode auto, whose choices it saves")
+	}
 	v.file("output.plot", c.Output.Plot, ".png", ".svg", ".pdf")
 	v.folder("output.report", c.Output.Report)
 	if b := c.Output.MinBusBW; !(b >= 0) || math.IsInf(b, 0) {

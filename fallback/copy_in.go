@@ -50,3 +50,11 @@ func (c *CopyIn) Prepare(call collective.Call) (collective.Prepared, error) {
 
 // Close frees the staging buffer. It is collective.
 func (c *CopyIn) Close(ctx context.Context) error { return c.staging.Close(ctx) }
+
+// Tuned is the same all-reduce with another launch geometry. It shares
+// everything with c, which alone is to be closed.
+func (c *CopyIn) Tuned(t collective.Tuning) collective.AllReducer {
+	changed := *c
+	changed.tuning = t
+	return &changed
+}

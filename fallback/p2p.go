@@ -123,3 +123,11 @@ func (p *P2P) twoShot(c collective.Call) (collective.Prepared, error) {
 	work := collective.CeilDiv(c.Bytes(), kernels.PackBytes*uint64(g.Size())*twoShotUnroll)
 	return g.NewLaunch(kernels.TwoShot, c, p.tuning.Geometry(work, g.MaxBlocks()), args)
 }
+
+// Tuned is the same all-reduce with another launch geometry. It shares
+// everything with p, which alone is to be closed.
+func (p *P2P) Tuned(t collective.Tuning) collective.AllReducer {
+	changed := *p
+	changed.tuning = t
+	return &changed
+}

@@ -49,3 +49,11 @@ func (r *Ring) Prepare(c collective.Call) (collective.Prepared, error) {
 
 // Close implements collective.AllReducer.
 func (r *Ring) Close(context.Context) error { return nil }
+
+// Tuned is the same all-reduce with another launch geometry. It shares
+// everything with r, which alone is to be closed.
+func (r *Ring) Tuned(t collective.Tuning) collective.AllReducer {
+	changed := *r
+	changed.tuning = t
+	return &changed
+}

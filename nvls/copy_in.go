@@ -75,3 +75,11 @@ func (c *CopyIn) Close(ctx context.Context) error {
 	}
 	return errors.Join(c.channel.Close(ctx), c.staging.Close(ctx))
 }
+
+// Tuned is the same all-reduce with another launch geometry. It shares
+// everything with c, which alone is to be closed.
+func (c *CopyIn) Tuned(t collective.Tuning) collective.AllReducer {
+	changed := *c
+	changed.tuning = t
+	return &changed
+}

@@ -113,3 +113,11 @@ func (z *ZeroCopy) Close(ctx context.Context) error {
 	z.channels = nil
 	return errors.Join(errs...)
 }
+
+// Tuned is the same all-reduce with another launch geometry. It shares
+// everything with z, which alone is to be closed.
+func (z *ZeroCopy) Tuned(t collective.Tuning) collective.AllReducer {
+	changed := *z
+	changed.tuning = t
+	return &changed
+}

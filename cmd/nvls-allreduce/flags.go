@@ -24,6 +24,7 @@ type flags struct {
 	Device   string `key:"run.device" help:"auto is cuda; sim is the software device, for function and not for numbers." placeholder:"auto|cuda|sim" group:"What to run"`
 	ShareGPU bool   `name:"share-gpu" aliases:"share_gpu" key:"run.share_gpu" help:"Let several ranks use one GPU, time-sliced; for function only." group:"What to run"`
 
+	Tuning     string  `key:"run.tuning" help:"Let mode auto follow this tuning file instead of measuring." placeholder:"FILE" group:"What to run"`
 	MinBytes   string  `short:"b" name:"minbytes" key:"sweep.min_bytes" help:"First size." placeholder:"SIZE" group:"Sizes (K, M and G are binary)"`
 	MaxBytes   string  `short:"e" name:"maxbytes" key:"sweep.max_bytes" help:"Last size." placeholder:"SIZE" group:"Sizes (K, M and G are binary)"`
 	StepBytes  string  `short:"i" name:"stepbytes" key:"sweep.step_bytes" help:"Add to get the next size." placeholder:"SIZE" group:"Sizes (K, M and G are binary)"`
@@ -52,6 +53,7 @@ type flags struct {
 	CSV        string  `name:"csv" key:"output.csv" help:"Write results as CSV." placeholder:"FILE.csv" group:"Results"`
 	Plot       string  `key:"output.plot" help:"Draw a chart: .png, .svg or .pdf." placeholder:"FILE" group:"Results"`
 	Report     string  `key:"output.report" help:"Write a report to this folder: HTML, Markdown and charts." placeholder:"DIR" group:"Results"`
+	SaveTuning string  `name:"save-tuning" aliases:"save_tuning" key:"output.tuning" help:"Let mode auto search blocks and threads too, and write what is fastest." placeholder:"FILE.toml" group:"Results"`
 	MinBusBW   float64 `name:"min-busbw" aliases:"min_busbw" key:"output.min_busbw" help:"Exit with 7 below this bus bandwidth." placeholder:"GB/s" group:"Results"`
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/site"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/tuning"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
 )
 
@@ -85,7 +86,9 @@ type bench struct {
 	modes   []*mode
 	refused []error // modes that were asked for and cannot run
 	record  *record
-	checks  uint32 // verified calls so far: the seed of the next
+	tuning  *tuning.File // what auto follows; nil to measure
+	learned *tuning.File // what auto found, to be saved; nil when it is not
+	checks  uint32       // verified calls so far: the seed of the next
 }
 
 func (b *bench) run(ctx context.Context) error {
@@ -116,6 +119,9 @@ func (b *bench) run(ctx context.Context) error {
 		return err
 	}
 	if err := b.setUpModes(ctx); err != nil {
+		return err
+	}
+	if err := b.readTuning(ctx); err != nil {
 		return err
 	}
 	if err := b.record.begin(ctx); err != nil {

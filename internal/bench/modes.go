@@ -22,10 +22,6 @@ type mode struct {
 	nccl    *ncclPart // nil but for modes of NCCL
 }
 
-// candidates are what auto chooses from. Copy-in modes are for buffers that are
-// not in symmetric memory; the run's own are.
-var candidates = []string{configs.ModeZeroCopy, configs.ModeP2PPacket, configs.ModeP2POneShot, configs.ModeP2PTwoShot, configs.ModeP2PPush, configs.ModeRing}
-
 // substitute is what replaces a mode that cannot run, with fallback = "allow".
 const substitute = configs.ModeRing
 

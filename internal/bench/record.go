@@ -14,6 +14,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/report"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/tuning"
 	"github.com/nvls-allreduce/nvls-allreduce/plots"
 )
 
@@ -281,6 +282,9 @@ func (r *record) write() error {
 	}
 	if o.Report != "" {
 		errs = append(errs, report.Write(o.Report, []*result.Run{r.run}, plots.Options{}))
+	}
+	if t := r.b.learned; t != nil && len(t.Choices) > 0 {
+		errs = append(errs, tuning.WriteFile(o.Tuning, t))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return failure.Wrap(failure.Internal, err, "cannot write the results")

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
@@ -101,62 +99,4 @@ func (t *table) place(ctx context.Context, m *mode, size uint64, p result.Placem
 	}
 	row.Rate(b.world.Size(), b.record.linkPeak())
 	return row, nil
-}
-
-// Quick runs by which auto compares candidates.
-const (
-	autoWarmup = 2
-	autoIters  = 5
-)
-
-// choose finds the all-reduce for a size. For auto it times every candidate on
-// this node and takes the one whose slowest rank is fastest.
-func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
-	b := t.b
-	if t.mode != configs.ModeAuto {
-		return b.find(t.mode), nil
-	}
-	var best *mode
-	var bestTime time.Duration
-	said := ""
-	for _, name := range candidates {
-		m := b.find(name)
-		if m == nil || m.reducer.Supports(t.dtype, t.op) != nil {
-			continue
-		}
-		calls, err := m.prepare(size, t.dtype, t.op, result.OutOfPlace)
-		if cannotRun(err) {
-			continue
-		}
-		if err := b.node.Vote(ctx, "prepare "+name, err); err != nil {
-			return nil, err
-		}
-		took, err := b.quick(ctx, calls)
-		if err := errors.Join(err, calls.close()); err != nil {
-			return nil, err
-		}
-		said += fmt.Sprintf(", %s %.2f", name, float64(took.Nanoseconds())/1000)
-		if best == nil || took < bestTime {
-			best, bestTime = m, took
-		}
-	}
-	b.record.decideNow(result.Decision{SizeBytes: size, Requested: configs.ModeAuto, Chosen: best.name,
-		Reason: fmt.Sprintf("fastest of %d iterations here, us:%s", autoIters, said[1:])})
-	return best, nil
-}
-
-// quick times a few iterations: the slowest rank's time for one.
-func (b *bench) quick(ctx context.Context, calls []collective.Prepared) (time.Duration, error) {
-	if _, err := b.loop(ctx, calls, autoWarmup); err != nil {
-		return 0, err
-	}
-	took, err := b.loop(ctx, calls, autoIters)
-	if err != nil {
-		return 0, err
-	}
-	all, err := gather(ctx, b.node, "compare candidates", took.total)
-	if err != nil {
-		return 0, err
-	}
-	return slices.Max(all) / autoIters, nil
 }

@@ -1,0 +1,221 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/tuning"
+)
+
+// candidates are what auto chooses from. Copy-in modes are for buffers that are
+// not in symmetric memory; the run's own are.
+var candidates = []string{configs.ModeZeroCopy, configs.ModeP2PPacket, configs.ModeP2POneShot, configs.ModeP2PTwoShot, configs.ModeP2PPush, configs.ModeRing}
+
+// Runs by which auto compares candidates: quick ones of every candidate, and
+// when a tuning file is to be saved, longer ones of the best and their
+// geometries.
+const (
+	quickWarmup   = 2
+	quickIters    = 5
+	searchIters   = 20
+	searchRepeats = 3
+	searchModes   = 3
+)
+
+// tunable is an all-reduce whose launch geometry can be set.
+type tunable interface {
+	Tuned(collective.Tuning) collective.AllReducer
+}
+
+// attempt is a candidate with a geometry, and how long it took.
+type attempt struct {
+	mode   *mode
+	tuning collective.Tuning
+	took   time.Duration
+}
+
+func (a attempt) String() string {
+	s := a.mode.name
+	if a.tuning.Blocks != 0 {
+		s += fmt.Sprintf(" %dx%d", a.tuning.Blocks, a.tuning.Threads)
+	}
+	return fmt.Sprintf("%s %.2f", s, microseconds(a.took))
+}
+
+// with is the mode with another geometry.
+func (m *mode) with(t collective.Tuning) *mode {
+	tuned, ok := m.reducer.(tunable)
+	if !ok || t == (collective.Tuning{}) {
+		return m
+	}
+	changed := *m
+	changed.reducer = tuned.Tuned(t)
+	return &changed
+}
+
+// choose finds the all-reduce for a size. For auto that is what the tuning file
+// says; without one, every candidate is timed here, and the one whose slowest
+// rank is fastest is taken.
+func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
+	b := t.b
+	if t.mode != configs.ModeAuto {
+		return b.find(t.mode), nil
+	}
+	if b.tuning != nil {
+		return t.follow(size)
+	}
+	var tried []attempt
+	for _, name := range candidates {
+		m := b.find(name)
+		if m == nil || m.reducer.Supports(t.dtype, t.op) != nil {
+			continue
+		}
+		a := attempt{mode: m}
+		ok, err := t.try(ctx, &a, size, quickIters, 1)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			tried = append(tried, a)
+		}
+	}
+	byTime := func(a, b attempt) int { return int(a.took - b.took) }
+	slices.SortStableFunc(tried, byTime)
+	said, iters := tried, quickIters
+	if b.learned != nil {
+		var err error
+		if tried, err = t.search(ctx, tried[:min(searchModes, len(tried))], size); err != nil {
+			return nil, err
+		}
+		slices.SortStableFunc(tried, byTime)
+		said, iters = tried[:min(len(tried), 6)], searchIters
+	}
+	best := tried[0]
+	if b.learned != nil {
+		b.learned.Add(tuning.Choice{DataType: t.dtype.String(), Op: t.op.String(), MaxBytes: size, Mode: best.mode.name,
+			Blocks: best.tuning.Blocks, Threads: best.tuning.Threads, TimeUS: microseconds(best.took)})
+	}
+	var words []string
+	for _, a := range said {
+		words = append(words, a.String())
+	}
+	b.record.decideNow(result.Decision{SizeBytes: size, Requested: configs.ModeAuto, Chosen: best.mode.name,
+		Reason: fmt.Sprintf("fastest of %d iterations here, us: %s", iters, strings.Join(words, ", "))})
+	return best.mode.with(best.tuning), nil
+}
+
+// follow takes what the tuning file says, or where that cannot run, the next
+// larger size's.
+func (t *table) follow(size uint64) (*mode, error) {
+	b := t.b
+	c, _ := b.tuning.Lookup(t.dtype.String(), t.op.String(), size)
+	m, reason := b.find(c.Mode), fmt.Sprintf("the tuning file, measured %.2f us at %s", c.TimeUS, collective.FormatBytes(c.MaxBytes))
+	if m == nil || m.reducer.Supports(t.dtype, t.op) != nil {
+		m, reason = b.find(configs.ModeP2PPush), fmt.Sprintf("the tuning file says %s, which cannot run here", c.Mode)
+		c = tuning.Choice{}
+	}
+	b.record.decideNow(result.Decision{SizeBytes: size, Requested: configs.ModeAuto, Chosen: m.name, Reason: reason})
+	return m.with(collective.Tuning{Blocks: c.Blocks, Threads: c.Threads}), nil
+}
+
+// search times the best candidates longer, and with other geometries.
+func (t *table) search(ctx context.Context, best []attempt, size uint64) ([]attempt, error) {
+	var out []attempt
+	for _, c := range best {
+		for _, geometry := range geometries(size, t.b.group.MaxBlocks()) {
+			a := attempt{mode: c.mode, tuning: geometry}
+			ok, err := t.try(ctx, &a, size, searchIters, searchRepeats)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				out = append(out, a)
+			}
+		}
+	}
+	return out, nil
+}
+
+// geometries are the grids and blocks worth trying for a size: the automatic one,
+// and for what keeps more than one block busy, others.
+func geometries(size uint64, maxBlocks uint32) []collective.Tuning {
+	out := []collective.Tuning{{}}
+	for _, threads := range []uint32{256, 512} {
+		for _, blocks := range []uint32{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 132} {
+			if blocks <= maxBlocks && uint64(blocks)*uint64(threads)*16 <= 4*size {
+				out = append(out, collective.Tuning{Blocks: blocks, Threads: threads})
+			}
+		}
+	}
+	return out
+}
+
+// try times an attempt: the slowest rank's time of one iteration, the shortest of
+// repeats. ok is false when the mode cannot take the size.
+func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats int) (ok bool, err error) {
+	b := t.b
+	calls, err := a.mode.with(a.tuning).prepare(size, t.dtype, t.op, result.OutOfPlace)
+	if cannotRun(err) {
+		return false, nil
+	}
+	defer func() { err = errors.Join(err, calls.close()) }()
+	if err := b.node.Vote(ctx, "prepare "+a.mode.name, err); err != nil {
+		return false, err
+	}
+	if _, err := b.loop(ctx, calls, quickWarmup); err != nil {
+		return false, err
+	}
+	for i := range repeats {
+		took, err := b.loop(ctx, calls, iters)
+		if err != nil {
+			return false, err
+		}
+		all, err := gather(ctx, b.node, "compare candidates", took.total)
+		if err != nil {
+			return false, err
+		}
+		if one := slices.Max(all) / time.Duration(iters); i == 0 || one < a.took {
+			a.took = one
+		}
+	}
+	return true, nil
+}
+
+// readTuning gives every rank the tuning file that rank 0 reads, and starts the
+// one that is to be saved.
+func (b *bench) readTuning(ctx context.Context) error {
+	device := b.group.Devices()[0].Name
+	if b.cfg.Output.Tuning != "" {
+		host, _ := os.Hostname()
+		b.learned = &tuning.File{Schema: tuning.Schema, Ranks: b.group.Size(), Device: device, Driver: b.group.Driver().Version(),
+			Host: host, Time: time.Now(), Version: b.process.Version}
+	}
+	path, err := gather(ctx, b.node, "ask for a tuning file", b.cfg.Run.Tuning)
+	if err != nil || path[0] == "" {
+		return err
+	}
+	text := ""
+	if b.group.Rank() == 0 {
+		text, err = tuning.Read(path[0])
+	}
+	if err := b.node.Vote(ctx, "read the tuning file", err); err != nil {
+		return err
+	}
+	shared, err := b.node.Bcast(ctx, "share the tuning file", 0, []byte(text))
+	if err != nil {
+		return err
+	}
+	// Every rank judges the same text.
+	if b.tuning, err = tuning.Parse(path[0], string(shared)); err != nil {
+		return err
+	}
+	return b.tuning.Check(b.group.Size(), device)
+}

@@ -1,0 +1,126 @@
+// Package tuning is what mode auto learned on a host: the fastest mode and launch
+// geometry by size, as a TOML file that can be saved and given back.
+//
+// Rules:
+//
+//   - Every line comes from a measurement on the host named in the file.
+//   - A file is for one number of ranks and one kind of GPU; others are refused.
+package tuning
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+)
+
+// Schema names the format.
+const Schema = "nvls-allreduce-tuning/1"
+
+// File is a tuning result.
+type File struct {
+	Schema  string    `toml:"schema"`
+	Ranks   int       `toml:"ranks"`
+	Device  string    `toml:"device"` // name of every rank's GPU
+	Driver  string    `toml:"driver"`
+	Host    string    `toml:"host"`
+	Time    time.Time `toml:"time"`
+	Version string    `toml:"version"` // of the program
+	Choices []Choice  `toml:"choice"`  // ascending by MaxBytes within a type and operation
+}
+
+// Choice is the fastest way for messages up to MaxBytes, and above the largest
+// MaxBytes too.
+type Choice struct {
+	DataType string  `toml:"datatype"`
+	Op       string  `toml:"op"`
+	MaxBytes uint64  `toml:"max_bytes"`
+	Mode     string  `toml:"mode"`
+	Blocks   uint32  `toml:"blocks"`  // 0: automatic
+	Threads  uint32  `toml:"threads"` // 0: automatic
+	TimeUS   float64 `toml:"time_us"` // measured at MaxBytes; 0 where none was
+}
+
+// Add records the fastest way at a size.
+func (f *File) Add(c Choice) { f.Choices = append(f.Choices, c) }
+
+// Lookup finds the choice for a message: of its type and operation, or where the
+// file has none of those, of the first type and operation in the file: the best
+// way depends on bytes far more than on their type. ok is false for an empty file.
+func (f *File) Lookup(datatype, op string, bytes uint64) (c Choice, ok bool) {
+	if len(f.Choices) == 0 {
+		return Choice{}, false
+	}
+	of := func(c Choice) bool { return c.DataType == datatype && c.Op == op }
+	if !slices.ContainsFunc(f.Choices, of) {
+		datatype, op = f.Choices[0].DataType, f.Choices[0].Op
+	}
+	for _, x := range f.Choices {
+		if !of(x) || ok && c.MaxBytes >= bytes {
+			continue
+		}
+		c, ok = x, true
+	}
+	return c, ok
+}
+
+// Check refuses a file that was made for another world.
+func (f *File) Check(ranks int, device string) error {
+	if f.Ranks == ranks && f.Device == device {
+		return nil
+	}
+	return &failure.Error{Code: failure.Usage, What: "the tuning file does not fit",
+		Why: fmt.Sprintf("it is for %d ranks on %s, this run has %d ranks on %s", f.Ranks, f.Device, ranks, device),
+		Do:  "make one here: --mode auto --save-tuning FILE", By: failure.User}
+}
+
+// Parse reads a file's text. name is for errors.
+func Parse(name, text string) (*File, error) {
+	var f File
+	md, err := toml.Decode(text, &f)
+	var syntax toml.ParseError
+	switch {
+	case errors.As(err, &syntax):
+		return nil, bad(name, fmt.Sprintf("line %d: %s", syntax.Position.Line, syntax.Message))
+	case err != nil:
+		return nil, bad(name, err.Error())
+	case f.Schema != Schema:
+		return nil, bad(name, fmt.Sprintf("its schema is %q, not %q", f.Schema, Schema))
+	case len(md.Undecoded()) > 0:
+		return nil, bad(name, fmt.Sprintf("unknown key %s", md.Undecoded()[0]))
+	case len(f.Choices) == 0:
+		return nil, bad(name, "it has no choices")
+	}
+	slices.SortStableFunc(f.Choices, func(a, b Choice) int {
+		return int(min(max(int64(a.MaxBytes)-int64(b.MaxBytes), -1), 1))
+	})
+	return &f, nil
+}
+
+func bad(name, why string) error {
+	return &failure.Error{Code: failure.Usage, What: "cannot use the tuning file " + name, Why: why, Do: "make one with --mode auto --save-tuning FILE", By: failure.User}
+}
+
+// Read returns the text of a file, for Parse.
+func Read(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", bad(path, err.Error())
+	}
+	return string(b), nil
+}
+
+// WriteFile writes f to path, replacing the file whole.
+func WriteFile(path string, f *File) error {
+	return result.Replace(path, func(w io.Writer) error {
+		fmt.Fprintf(w, "# What mode auto measured as fastest, by size. Give it back with --tuning.\n")
+		return toml.NewEncoder(w).Encode(f)
+	})
+}

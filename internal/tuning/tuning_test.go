@@ -1,0 +1,85 @@
+package tuning
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+)
+
+func sample() *File {
+	return &File{Schema: Schema, Ranks: 2, Device: "NVIDIA H200", Driver: "CUDA 13.0", Host: "node1", Time: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC),
+		Version: "v1", Choices: []Choice{
+			{"float", "sum", 65536, "p2p-packet", 0, 0, 3.5},
+			{"float", "sum", 1 << 20, "p2p-push", 64, 512, 9},
+			{"half", "max", 1024, "ring", 0, 0, 8},
+		}}
+}
+
+func TestRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tuning.toml")
+	if err := WriteFile(path, sample()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Parse(path, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sample()
+	want.Choices = []Choice{want.Choices[2], want.Choices[0], want.Choices[1]} // by size
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestLookup(t *testing.T) {
+	f := sample()
+	for _, c := range []struct {
+		datatype, op string
+		bytes        uint64
+		want         string
+	}{
+		{"float", "sum", 1, "p2p-packet"}, {"float", "sum", 65536, "p2p-packet"}, {"float", "sum", 65537, "p2p-push"},
+		{"float", "sum", 1 << 40, "p2p-push"}, {"half", "max", 9999, "ring"}, {"double", "sum", 1 << 19, "p2p-push"},
+	} {
+		got, ok := f.Lookup(c.datatype, c.op, c.bytes)
+		if !ok || got.Mode != c.want {
+			t.Errorf("%s %s %d: %s, want %s", c.datatype, c.op, c.bytes, got.Mode, c.want)
+		}
+	}
+	if _, ok := (&File{}).Lookup("float", "sum", 1); ok {
+		t.Error("an empty file has a choice")
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for text, want := range map[string]string{
+		"":           "schema",
+		"schema = 1": "string",
+		"schema = \"nvls-allreduce-tuning/1\"\nnope = 1\n[[choice]]\nmode = \"ring\"": "nope",
+		"schema = \"nvls-allreduce-tuning/1\"":                                        "no choices",
+		"[[choice":                                                                    "line 1",
+	} {
+		_, err := Parse("f.toml", text)
+		if err == nil || !strings.Contains(err.Error(), want) || failure.CodeOf(err) != failure.Usage {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if err := sample().Check(2, "NVIDIA H200"); err != nil {
+		t.Error(err)
+	}
+	if err := sample().Check(4, "NVIDIA H200"); err == nil {
+		t.Error("a file for 2 ranks is good for 4")
+	}
+	if _, err := Read(filepath.Join(t.TempDir(), "none")); failure.CodeOf(err) != failure.Usage {
+		t.Error(err)
+	}
+}
