@@ -19,7 +19,8 @@ const program = "nvls-allreduce"
 // cli is the command line.
 type cli struct {
 	Run     runCommand     `cmd:"" default:"withargs" help:"Measure all-reduce (the default command)."`
-	Import  importCommand  `cmd:"" help:"Make a result of logs of other programs."`
+	Import  importCommand  `cmd:"" help:"Make a result of logs of other programs: nccl-tests, MSCCL++, OSU, PyTorch."`
+	Compare compareCommand `cmd:"" help:"Set two results side by side and tell differences from noise."`
 	Config  configCommand  `cmd:"" help:"Print the configuration that the flags make, and where each value is from."`
 	Plot    plotCommand    `cmd:"" help:"Draw results: bandwidth, time, speed-up, spread, link share."`
 	Doctor  doctorCommand  `cmd:"" help:"Say which modes will work here, and why the others will not."`

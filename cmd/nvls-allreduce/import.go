@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/importer"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+)
+
+// importCommand makes a result of the logs of other programs.
+type importCommand struct {
+	Output string   `short:"o" required:"" placeholder:"FILE.json" help:"Result to write."`
+	Ranks  int      `placeholder:"N" help:"Number of ranks, for logs that do not tell it."`
+	Logs   []string `arg:"" name:"log" help:"Logs of nccl-tests, MSCCL++, OSU or the PyTorch script, or NCCL's tuning lines."`
+}
+
+// Run reads all logs before it writes anything.
+func (c *importCommand) Run(e *environment) error {
+	if c.Ranks < 0 {
+		return failure.New(failure.Usage, "--ranks %d is not possible", c.Ranks)
+	}
+	if !strings.HasSuffix(c.Output, ".json") {
+		f := failure.New(failure.Usage, "--output %q is not possible", c.Output)
+		f.Why, f.Do, f.By = "an imported result is JSON", "give a name that ends in .json", failure.User
+		return f
+	}
+	var logs []importer.Log
+	for _, name := range c.Logs {
+		f, err := os.Open(name)
+		if err != nil {
+			return failure.Wrap(failure.Usage, err, "cannot read a log")
+		}
+		defer f.Close()
+		logs = append(logs, importer.Log{Name: name, Reader: f})
+	}
+	run, err := importer.Import(logs, importer.Options{Ranks: c.Ranks, Version: moduleVersion()})
+	if err != nil {
+		return err
+	}
+	if err := result.WriteFile(c.Output, run); err != nil {
+		return err
+	}
+	fmt.Fprintf(e.stdout, "%s: %d rows and %d predictions of %s, %d ranks\n", c.Output, len(run.Rows), len(run.Predictions), run.Tool, run.WorldSize)
+	for _, n := range run.Notes {
+		fmt.Fprintf(e.stdout, "  %s\n", n)
+	}
+	if run.Status.State != result.Complete {
+		fmt.Fprintf(e.stdout, "  not complete: %s\n", run.Status.Reason)
+	}
+	return nil
+}

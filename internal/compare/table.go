@@ -1,0 +1,184 @@
+package compare
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+)
+
+// Names are what the two results are called, their files as a rule.
+type Names struct{ A, B string }
+
+// Method says how rows were judged; every format but benchfmt carries it.
+const Method = "medians; 95 % confidence intervals of the medians from order statistics (no assumption on the distribution); " +
+	"faster and slower mean that the intervals do not overlap; iterations of one run tell the noise within it, not between runs"
+
+// headings of a table, and which columns are numbers.
+var headings = []string{"size (B)", "mode", "placement", "type", "op", "A (us)", "A ±", "B (us)", "B ±", "A busbw", "B busbw", "B/A", "verdict"}
+
+func number(column int) bool {
+	return column == 0 || column >= 5 && column < len(headings)-1
+}
+
+// cells writes a row.
+func (c *Comparison) cells(r *Row) []string {
+	mode := r.Mode
+	if c.ModeA != "" {
+		mode = c.ModeA + " > " + c.ModeB
+	}
+	if r.Graph {
+		mode += ", graph"
+	}
+	verdict := string(r.Verdict)
+	if r.Basis == Averages && r.Verdict != Undecided {
+		verdict += " (averages)"
+	}
+	return []string{
+		fmt.Sprint(r.Size), mode, string(r.Placement), cmp.Or(r.DataType, "?"), cmp.Or(r.Op, "?"),
+		fmt.Sprintf("%.2f", r.A.Median), spread(r.A), fmt.Sprintf("%.2f", r.B.Median), spread(r.B),
+		fmt.Sprintf("%.2f", r.BusA), fmt.Sprintf("%.2f", r.BusB), fmt.Sprintf("%.3f", r.Ratio), verdict,
+	}
+}
+
+func spread(e Estimate) string {
+	s, ok := e.Spread()
+	if !ok {
+		return "N/A"
+	}
+	return fmt.Sprintf("%.1f%%", 100*s)
+}
+
+// describe names a result in one line.
+func describe(name string, r *result.Run) string {
+	by := "nvls-allreduce " + r.Version
+	if r.Tool != "" {
+		by = r.Tool
+	}
+	s := fmt.Sprintf("%s: %s, %d × %s", name, by, r.WorldSize, cmp.Or(r.DeviceName(), "unknown GPU"))
+	if !r.Start.IsZero() {
+		s += ", " + r.Start.Format("2006-01-02 15:04:05 -0700")
+	}
+	if r.Status.State != result.Complete {
+		s += fmt.Sprintf(", not complete: %s %s", r.Status.State, r.Status.Reason)
+	}
+	return s
+}
+
+// notes are the lines under a table.
+func (c *Comparison) notes() []string {
+	var out []string
+	n := c.Count()
+	var verdicts []string
+	for _, v := range []Verdict{Faster, Slower, Same, Undecided, Wrong} {
+		if n[v] > 0 {
+			verdicts = append(verdicts, fmt.Sprintf("%d %s", n[v], v))
+		}
+	}
+	out = append(out, fmt.Sprintf("B against A, %d rows: %s.", len(c.Rows), strings.Join(verdicts, ", ")))
+	out = append(out, "Method: "+Method+".")
+	averages := 0
+	for i := range c.Rows {
+		if c.Rows[i].Basis == Averages {
+			averages++
+		}
+	}
+	if averages > 0 {
+		out = append(out, fmt.Sprintf("%d rows have averages only on one side or both; without iterations or at least 6 cycles no noise estimate is possible there.", averages))
+	}
+	for _, side := range []struct {
+		name string
+		keys []Key
+	}{{"A", c.OnlyA}, {"B", c.OnlyB}} {
+		if len(side.keys) == 0 {
+			continue
+		}
+		var list []string
+		for _, k := range side.keys[:min(5, len(side.keys))] {
+			list = append(list, k.String())
+		}
+		if more := len(side.keys) - len(list); more > 0 {
+			list = append(list, fmt.Sprintf("%d more", more))
+		}
+		out = append(out, fmt.Sprintf("Only in %s, %d rows: %s.", side.name, len(side.keys), strings.Join(list, "; ")))
+	}
+	return out
+}
+
+// WriteText writes a table for terminals.
+func (c *Comparison) WriteText(out io.Writer, names Names) error {
+	w := bufio.NewWriter(out)
+	mark := ""
+	if l := c.A.Label(); l != "" {
+		mark = "  [" + l + "]"
+	}
+	fmt.Fprintf(w, "A = %s%s\nB = %s%s\n\n", describe(names.A, c.A), mark, describe(names.B, c.B), mark)
+	table := [][]string{headings}
+	for i := range c.Rows {
+		table = append(table, c.cells(&c.Rows[i]))
+	}
+	width := make([]int, len(headings))
+	for _, line := range table {
+		for i, s := range line {
+			width[i] = max(width[i], utf8.RuneCountInString(s))
+		}
+	}
+	for _, line := range table {
+		var b strings.Builder
+		for i, s := range line {
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(s))
+			if number(i) {
+				b.WriteString(pad + s + "  ")
+			} else {
+				b.WriteString(s + pad + "  ")
+			}
+		}
+		fmt.Fprintf(w, "%s%s\n", strings.TrimRight(b.String(), " "), mark)
+	}
+	fmt.Fprintln(w)
+	for _, n := range c.notes() {
+		fmt.Fprintln(w, n+mark)
+	}
+	return w.Flush()
+}
+
+// WriteMarkdown writes the same as a table of Markdown.
+func (c *Comparison) WriteMarkdown(out io.Writer, names Names) error {
+	w := bufio.NewWriter(out)
+	if l := c.A.Label(); l != "" {
+		fmt.Fprintf(w, "**%s**\n\n", l)
+	}
+	fmt.Fprintf(w, "- A = %s\n- B = %s\n\n", escape(describe(names.A, c.A)), escape(describe(names.B, c.B)))
+	line := func(cells []string) {
+		for _, s := range cells {
+			fmt.Fprintf(w, "| %s ", escape(s))
+		}
+		fmt.Fprintln(w, "|")
+	}
+	line(headings)
+	for i := range headings {
+		if number(i) {
+			fmt.Fprint(w, "|---:")
+		} else {
+			fmt.Fprint(w, "|---")
+		}
+	}
+	fmt.Fprintln(w, "|")
+	for i := range c.Rows {
+		line(c.cells(&c.Rows[i]))
+	}
+	fmt.Fprintln(w)
+	for _, n := range c.notes() {
+		fmt.Fprintf(w, "%s\n\n", escape(n))
+	}
+	return w.Flush()
+}
+
+// escape keeps text of a file from being read as Markdown.
+var markdown = strings.NewReplacer("|", `\|`, "*", `\*`, "_", `\_`, "<", "&lt;", "`", "\\`", "\n", " ")
+
+func escape(s string) string { return markdown.Replace(s) }
