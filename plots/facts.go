@@ -157,7 +157,9 @@ func (c *chart) notes(left int) []string {
 		out = append(out, fmt.Sprintf("%s measured more than once: the median is drawn", counted(repeated, "size")))
 	}
 	for _, p := range c.panels {
-		if len(p.missing) > 0 {
+		if n := len(p.missing); n > 2 {
+			out = append(out, fmt.Sprintf("no %s known: %d of %s", p.lacking, n, counted(len(c.all), "line")))
+		} else if n > 0 {
 			out = append(out, fmt.Sprintf("no %s known: %s", p.lacking, strings.Join(p.missing, "; ")))
 		}
 		if p.outside > 0 {
