@@ -127,7 +127,7 @@ func (m Mode) testMatrix(t *testing.T) {
 
 // testCounts goes over all counts, in both placements.
 func (m Mode) testCounts(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 6, 8} {
+	for _, n := range []int{1, 2, 3, 8} {
 		m.run(t, n, collective.Tuning{}, func(w *bench) {
 			for _, c := range counts {
 				w.start(collective.Float, collective.Sum, c, false, 0, 0)
