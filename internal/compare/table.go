@@ -59,7 +59,7 @@ func describe(name string, r *result.Run) string {
 	if r.Tool != "" {
 		by = r.Tool
 	}
-	s := fmt.Sprintf("%s: %s, %d × %s", name, by, r.WorldSize, cmp.Or(r.DeviceName(), "unknown GPU"))
+	s := fmt.Sprintf("%s: %s, %d ranks on %s", name, by, r.WorldSize, cmp.Or(r.DeviceName(), "unknown GPUs"))
 	if !r.Start.IsZero() {
 		s += ", " + r.Start.Format("2006-01-02 15:04:05 -0700")
 	}
@@ -79,16 +79,22 @@ func (c *Comparison) notes() []string {
 			verdicts = append(verdicts, fmt.Sprintf("%d %s", n[v], v))
 		}
 	}
-	out = append(out, fmt.Sprintf("B against A, %d rows: %s.", len(c.Rows), strings.Join(verdicts, ", ")))
+	out = append(out, fmt.Sprintf("B against A: %s.", strings.Join(verdicts, ", ")))
 	out = append(out, "Method: "+Method+".")
-	averages := 0
+	averages, few := 0, 0
 	for i := range c.Rows {
-		if c.Rows[i].Basis == Averages {
+		switch r := &c.Rows[i]; {
+		case r.Basis == Averages:
 			averages++
+		case r.A.Low == nil || r.B.Low == nil:
+			few++
 		}
 	}
 	if averages > 0 {
-		out = append(out, fmt.Sprintf("%d rows have averages only on one side or both; without iterations or at least 6 cycles no noise estimate is possible there.", averages))
+		out = append(out, fmt.Sprintf("Rows with averages only, on one side or both: %d; with fewer than 6 cycles of the sweep no noise estimate is possible there.", averages))
+	}
+	if few > 0 {
+		out = append(out, fmt.Sprintf("Rows with fewer than 6 iterations, on one side or both: %d; no noise estimate is possible there.", few))
 	}
 	for _, side := range []struct {
 		name string
@@ -104,7 +110,7 @@ func (c *Comparison) notes() []string {
 		if more := len(side.keys) - len(list); more > 0 {
 			list = append(list, fmt.Sprintf("%d more", more))
 		}
-		out = append(out, fmt.Sprintf("Only in %s, %d rows: %s.", side.name, len(side.keys), strings.Join(list, "; ")))
+		out = append(out, fmt.Sprintf("Only in %s (%d): %s.", side.name, len(side.keys), strings.Join(list, "; ")))
 	}
 	return out
 }
