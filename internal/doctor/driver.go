@@ -204,7 +204,7 @@ func against(infos []device.Info, shared bool) []Finding {
 // is free.
 func memory(free, total, wanted uint64) Finding {
 	const id = "memory"
-	e := evidence(bytes(free)+" free of "+bytes(total), "cuMemGetInfo", bytes(wanted), "buffers, staging and signals of this configuration")
+	e := evidence(humanBytes(free)+" free of "+humanBytes(total), "cuMemGetInfo", humanBytes(wanted), "buffers, staging and signals of this configuration")
 	if free < wanted {
 		return costs(id, "a run with this configuration needs more device memory than is free", allModes,
 			"use smaller messages (--maxbytes) or a smaller staging buffer (--staging), or end other programs on this GPU", failure.User, e...)

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,6 +92,9 @@ func fromError(id, what string, err error, modes []string, from string) Finding 
 		if e.Err != nil {
 			f.Evidence = append(f.Evidence, Evidence{e.Err.Error(), from})
 		}
+		if len(f.Evidence) == 0 {
+			f.Evidence = evidence(cmp.Or(e.Why, e.What), from)
+		}
 	}
 	return f
 }
@@ -166,8 +170,8 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// bytes writes a size for people, in binary units.
-func bytes(n uint64) string {
+// humanBytes writes a size for people, in binary units.
+func humanBytes(n uint64) string {
 	switch {
 	case n >= 10<<30:
 		return fmt.Sprintf("%d GiB", n>>30)

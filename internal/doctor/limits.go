@@ -88,7 +88,7 @@ func sharedMemory(s *System) Finding {
 	}
 	free := uint64(st.Bavail) * uint64(st.Bsize)
 	f := Finding{ID: id, Severity: OK, What: "enough shared memory for MPI and NCCL; this program needs none",
-		Evidence: evidence(bytes(free)+" free", "statfs "+dir)}
+		Evidence: evidence(humanBytes(free)+" free", "statfs "+dir)}
 	if free < smallShared {
 		f.Severity = Warning
 		f.What = "little shared memory: MPI and NCCL may end with \"No space left on device\"; this program needs none"

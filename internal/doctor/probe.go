@@ -35,7 +35,11 @@ func Probe(ctx context.Context, argument string, environ []string, stdout, stder
 		p.sim = *simOptions
 	}
 	p.sim.Devices = p.request.SimDevices
-	err := p.run(ctx)
+	p.stage("meet the other probe processes")
+	world, err := mpiboot.Join(ctx, mpiboot.Options{Launcher: mpiboot.LauncherLocal, SocketDir: p.SocketDir, Timeout: p.Join, Stderr: io.Discard, Environ: environ})
+	if err == nil {
+		err = p.run(ctx, world)
+	}
 	p.end.OK = err == nil
 	if err != nil {
 		p.end.Text, p.end.Code = err.Error(), failure.CodeOf(err)
@@ -47,6 +51,10 @@ func Probe(ctx context.Context, argument string, environ []string, stdout, stder
 	if e := p.out.Encode(answer{End: &p.end}); e != nil {
 		fmt.Fprintf(stderr, "the doctor does not listen: %v\n", e)
 		return failure.Internal
+	}
+	// Last, because it may wait for a rank that hangs.
+	if world != nil {
+		return world.Finish(failure.CodeOf(err))
 	}
 	return failure.CodeOf(err)
 }
@@ -69,18 +77,7 @@ func (p *prober) done(format string, args ...any) {
 	p.end.Done = append(p.end.Done, fmt.Sprintf(format, args...))
 }
 
-func (p *prober) run(ctx context.Context) error {
-	p.stage("meet the other probe processes")
-	world, err := mpiboot.Join(ctx, mpiboot.Options{Launcher: mpiboot.LauncherLocal, SocketDir: p.SocketDir, Timeout: p.Join, Stderr: io.Discard, Environ: p.environ})
-	if err != nil {
-		return err
-	}
-	err = p.inWorld(ctx, world)
-	world.Finish(failure.CodeOf(err))
-	return err
-}
-
-func (p *prober) inWorld(ctx context.Context, world *mpiboot.World) error {
+func (p *prober) run(ctx context.Context, world *mpiboot.World) error {
 	p.stage("pass descriptors")
 	if err := roundTrip(ctx, world.Node()); err != nil {
 		return err

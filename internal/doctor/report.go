@@ -72,8 +72,14 @@ func explainNotOffered(findings []Finding) {
 			continue
 		}
 		value := notOffered(findings)
-		if value == "" {
+		looked := slices.ContainsFunc(findings, func(f Finding) bool { return f.ID == "gpu.fabric" })
+		switch {
+		case value == "" && looked:
 			value = "none of gpu.mig, gpu.confidential, gpu.virtual and gpu.fabric shows a cause"
+		case value == "":
+			value = "MIG, confidential computing, virtualisation and fabric state could not be looked at"
+		default:
+			value = "see " + value
 		}
 		findings[i].Evidence = append(slices.Clone(findings[i].Evidence), Evidence{value, "the other findings"})
 	}

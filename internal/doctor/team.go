@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,7 +28,7 @@ type told struct {
 	End   *ending // nil when it did not get to tell
 	How   string  // how it ended otherwise: "killed after 45s", "signal: segmentation fault"
 	Late  bool    // it was ended by the watchdog
-	Last  string  // what it printed last on standard error
+	Said  string  // the first that it printed on standard error
 }
 
 // abandon is how long a killed process may take to vanish. One that is stuck in
@@ -40,9 +41,13 @@ func start(argv, environ []string, r request, id mpiboot.UniqueID, rank, size in
 	t := told{Rank: rank}
 	cmd := exec.Command(argv[0], append(slices.Clone(argv[1:]), r.argument())...)
 	cmd.Env = append(withoutRank(environ), fmt.Sprintf("%s=%d", mpiboot.EnvRank, rank), fmt.Sprintf("%s=%d", mpiboot.EnvSize, size), fmt.Sprintf("%s=%v", mpiboot.EnvUniqueID, id))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var last tail
-	cmd.Stderr = &last
+	// Should the doctor be killed, so is its probe process. The kernel sends the
+	// signal when the thread that forked ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	var said head
+	cmd.Stderr = &said
 	cmd.WaitDelay = time.Second
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -55,7 +60,9 @@ func start(argv, environ []string, r request, id mpiboot.UniqueID, rank, size in
 	lines := make(chan answer, 64)
 	go func() {
 		defer close(lines)
-		for s := bufio.NewScanner(out); s.Scan(); {
+		s := bufio.NewScanner(out)
+		s.Buffer(nil, 1<<20) // the text of an error of many ranks is long
+		for s.Scan() {
 			var a answer
 			if json.Unmarshal(s.Bytes(), &a) == nil {
 				lines <- a
@@ -73,7 +80,7 @@ func start(argv, environ []string, r request, id mpiboot.UniqueID, rank, size in
 			case !ok:
 				ended = true
 			case a.End != nil:
-				t.End = a.End
+				t.End, ended = a.End, true
 			default:
 				t.Stage = a.Stage
 			}
@@ -88,7 +95,7 @@ func start(argv, environ []string, r request, id mpiboot.UniqueID, rank, size in
 	go func() { gone <- cmd.Wait() }()
 	select {
 	case err = <-gone:
-		t.Last = last.String()
+		t.Said = said.lines()
 	case <-time.After(abandon):
 		// It told all that it will, and hangs: perhaps inside the driver.
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
@@ -118,20 +125,22 @@ func withoutRank(environ []string) []string {
 	})
 }
 
-// tail keeps the end of what is written.
-type tail struct{ b []byte }
+// head keeps the beginning of what is written: the first words of a crash are
+// those that matter.
+type head struct{ b []byte }
 
-const tailBytes = 2 << 10
+const headBytes = 2 << 10
 
-func (t *tail) Write(b []byte) (int, error) {
-	t.b = append(t.b, b...)
-	if n := len(t.b) - tailBytes; n > 0 {
-		t.b = slices.Delete(t.b, 0, n)
-	}
+func (h *head) Write(b []byte) (int, error) {
+	h.b = append(h.b, b[:min(len(b), headBytes-len(h.b))]...)
 	return len(b), nil
 }
 
-func (t *tail) String() string { return strings.TrimSpace(strings.ToValidUTF8(string(t.b), "")) }
+// lines gives the first few lines.
+func (h *head) lines() string {
+	words := strings.SplitN(strings.TrimSpace(strings.ToValidUTF8(string(h.b), "")), "\n", 4)
+	return strings.Join(words[:min(3, len(words))], "; ")
+}
 
 // team runs a group of probe processes and tells all ranks of the node what
 // became of them. Alone, this process starts one for each device; among other

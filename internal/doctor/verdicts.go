@@ -56,8 +56,8 @@ func traces(all []told) []Evidence {
 		text := t.How
 		if t.End == nil {
 			text += fmt.Sprintf(", at stage %q", t.Stage)
-			if t.Last != "" {
-				text += "; it printed last: " + t.Last
+			if t.Said != "" {
+				text += "; it printed: " + t.Said
 			}
 		} else if t.End.OK {
 			continue
@@ -132,6 +132,9 @@ func judgePeers(all []told, simulated bool) Finding {
 	case silent != nil:
 		f.What = fmt.Sprintf("a probe process broke while sharing memory between the GPUs, at stage %q of rank %d", silent.Stage, silent.Rank)
 		f.Do, f.By = "look at dmesg on the host for the process and for Xid messages", failure.Administrator
+	case spoke != nil && spoke.Code == failure.WrongData:
+		f.What = "data arrives between the GPUs, but an all-reduce by their kernels gives wrong data"
+		f.Do, f.By = "look at dmesg on the host for Xid messages, and check IOMMU and ACS", failure.Administrator
 	case spoke != nil:
 		f.Do, f.By = spoke.Do, spoke.By
 		if code := codeIn(spoke.Text); code != 0 {

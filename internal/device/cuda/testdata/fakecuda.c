@@ -11,6 +11,8 @@
 //   FAKECUDA_FAIL       "cuMemCreate=2,cuMemMap=401": these calls fail
 //   FAKECUDA_DEVICES    number of devices, 2 by default
 //   FAKECUDA_ATTR132    what attribute 132 (multicast) says, 1 by default
+//   FAKECUDA_TEAM_MIB   recommended granularity of multicast objects, 512 by default
+//   FAKECUDA_DROP       copies between device addresses succeed and do nothing
 //   FAKECUDA_FABRIC     attribute 128 (FABRIC handles) is 1, and memory with such a
 //                       handle gives this code
 
@@ -38,7 +40,7 @@ enum {
 	ILLEGAL_ADDRESS = 700, CAPTURE_INVALID = 901,
 };
 
-static int log_fd = -1, devices = 2, attr132 = 1, fabric = -1;
+static int log_fd = -1, devices = 2, attr132 = 1, fabric = -1, drop, team_mib;
 static char fail_spec[512];
 static int initialised, sticky;
 static int contexts[16]; // retain counts; a context's handle is its address
@@ -94,6 +96,10 @@ API int cuInit(unsigned flags)
 	attr132 = s && *s ? atoi(s) : 1;
 	s = getenv("FAKECUDA_FABRIC");
 	fabric = s && *s ? atoi(s) : -1;
+	s = getenv("FAKECUDA_TEAM_MIB");
+	team_mib = s && *s ? atoi(s) : 512;
+	s = getenv("FAKECUDA_DROP");
+	drop = s && *s;
 	sticky = 0;
 	ENTER;
 	initialised = 1;
@@ -368,7 +374,7 @@ API int cuMemUnmap(u64 at, size_t size)
 
 // --- streams, graphs, events, kernels ---------------------------------------
 
-typedef struct { int kind; u64 dst, src; size_t n; unsigned value; void *fn; unsigned char args[64]; } op;
+typedef struct { int kind; u64 dst, src; size_t n; unsigned value; void *fn; unsigned char args[512]; } op;
 typedef struct { int n; op ops[32]; } recording;
 typedef struct { u64 busy_until; recording *capture; } stream;
 typedef struct { char name[64]; } kernel;
@@ -410,7 +416,7 @@ API int cuStreamQuery(uintptr_t s) { IN_CONTEXT; return now_ns() < ((stream *)s)
 API int cuStreamSynchronize(uintptr_t s) { IN_CONTEXT; while (now_ns() < ((stream *)s)->busy_until); return 0; }
 API int cuMemcpyHtoDAsync_v2(u64 dst, const void *src, size_t n, uintptr_t s) { IN_CONTEXT; return enqueue((stream *)s, (op){.kind = 'c', .dst = dst, .src = (u64)(uintptr_t)src, .n = n}); }
 API int cuMemcpyDtoHAsync_v2(void *dst, u64 src, size_t n, uintptr_t s) { IN_CONTEXT; return enqueue((stream *)s, (op){.kind = 'c', .dst = (u64)(uintptr_t)dst, .src = src, .n = n}); }
-API int cuMemcpyAsync(u64 dst, u64 src, size_t n, uintptr_t s) { IN_CONTEXT; return enqueue((stream *)s, (op){.kind = 'c', .dst = dst, .src = src, .n = n}); }
+API int cuMemcpyAsync(u64 dst, u64 src, size_t n, uintptr_t s) { IN_CONTEXT; if (drop) return 0; return enqueue((stream *)s, (op){.kind = 'c', .dst = dst, .src = src, .n = n}); }
 API int cuMemsetD32Async(u64 dst, unsigned value, size_t n, uintptr_t s) { IN_CONTEXT; return enqueue((stream *)s, (op){.kind = 's', .dst = dst, .value = value, .n = n}); }
 
 API int cuStreamBeginCapture_v2(uintptr_t s, int mode)
@@ -556,7 +562,7 @@ API int cuMulticastGetGranularity(size_t *n, const multicast_prop *p, int option
 	IN_CONTEXT;
 	if (!check_multicast(p))
 		return INVALID_VALUE;
-	*n = option == 0 ? GRANULARITY : 256 * (size_t)GRANULARITY;
+	*n = option == 0 ? GRANULARITY : (size_t)team_mib << 20;
 	return 0;
 }
 

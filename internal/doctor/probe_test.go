@@ -1,0 +1,131 @@
+//go:build linux
+
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+)
+
+func TestSimulated(t *testing.T) {
+	t.Parallel()
+	r, code, stderr := program{args: []string{"run.device=sim", "sim.devices=3"}}.run(t)
+	if code != 0 || stderr != "" {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	want(t, find(t, r.Findings, "peers"), OK, Yes, "all pairs", "SIMULATED", "ring")
+	want(t, find(t, r.Findings, "multicast"), OK, Yes, "SIMULATED", "round 2", "bfloat16")
+	if !r.Simulated || !strings.HasPrefix(r.Verdict.Text, "SIMULATED") {
+		t.Errorf("the verdict is not labelled: %+v", r.Verdict)
+	}
+	for _, mode := range allModes {
+		if v := verdictOf(t, r, mode); v.Runs != Yes {
+			t.Errorf("%+v", v)
+		}
+	}
+}
+
+// Every code of a multicast call, and what breaks without one, ends as a finding
+// with its own words, while ring and p2p still work.
+func TestMulticastFaults(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, fail string
+		by         failure.Who
+		words      []string
+	}{
+		{"unhealthy at create", "cuMulticastCreate=1", failure.Administrator, []string{"error 1 ", "nvls.unhealthy", "nvidia-smi -r"}},
+		{"unhealthy at bind", "cuMulticastBindMem=1@1", failure.Administrator, []string{"error 1 ", "nvls.unhealthy", "fabricmanager.log"}},
+		{"slots", "cuMulticastBindMem=2", failure.User, []string{"error 2 ", "nvls.slots", "128"}},
+		{"not visible", "cuMemImportFromShareableHandle=101@1#3", failure.User, []string{"error 101 ", "nvls.not-visible", "--gpu-bind=none"}},
+		{"system call", "cuMemExportToShareableHandle=304@0#3", failure.User, []string{"error 304 ", "nvls.system-call", "ulimit -n"}},
+		{"fabric manager at add", "cuMulticastAddDevice=401@1", failure.Administrator, []string{"error 401 ", "nvls.fabric-manager", "systemctl status nvidia-fabricmanager"}},
+		{"fabric manager at bind", "cuMulticastBindMem=401", failure.Administrator, []string{"error 401 ", "nvls.fabric-manager"}},
+		{"not permitted", "cuMulticastCreate=800", failure.Administrator, []string{"error 800 ", "nvls.not-permitted"}},
+		{"not supported", "cuMulticastCreate=801", failure.Administrator, []string{"error 801 ", "nvls.not-supported", "vGPU"}},
+		{"not ready", "cuMulticastBindMem=802", failure.Administrator, []string{"802", "nvls.not-ready", "10 times"}},
+		{"Xid", "cuMulticastBindMem=999@0", failure.Administrator, []string{"error 999 ", "nvls.xid", "dmesg"}},
+		{"a code nobody knows", "cuMulticastBindMem=917@0", failure.User, []string{"error 917 ", "nvls.refused"}},
+		{"bind hangs", "cuMulticastBindMem=hang@1", failure.Administrator, []string{"nvls.bind-hangs", "did not answer within 2s", "rank 1"}},
+		{"create hangs", "cuMulticastCreate=hang@0", failure.Administrator, []string{"rank 0", "ended after 4.5s", "bind and map a multicast object"}},
+		{"breaks", "cuMulticastAddDevice=crash@1", failure.Administrator, []string{"broke", "rank 1", "the driver breaks the process"}},
+		{"killed", "cuMulticastAddDevice=kill@0", failure.Administrator, []string{"broke", "rank 0"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"run.device=sim"}
+			switch tt.name {
+			case "not ready":
+				args = append(args, "bootstrap.timeout=12s") // for ten attempts, one a second
+			case "create hangs":
+				args = append(args, "bootstrap.timeout=3s")
+			}
+			r, code, _ := program{args: args, environ: []string{envFail + "=" + tt.fail, envAsk + "=multicast"}}.run(t)
+			f := find(t, r.Findings, "multicast")
+			want(t, f, Failed, No, tt.words...)
+			if f.By != tt.by {
+				t.Errorf("%q can do it, want %q: %s", f.By, tt.by, f.Do)
+			}
+			if strings.Join(f.Cost, " ") != strings.Join(nvlsModes, " ") {
+				t.Errorf("costs %v", f.Cost)
+			}
+			if v := verdictOf(t, r, configs.ModeZeroCopy); v.Runs != No || v.Because[0] != "multicast" {
+				t.Errorf("%+v", v)
+			}
+			if v := verdictOf(t, r, configs.ModeRing); v.Runs != Yes {
+				t.Errorf("%+v", v)
+			}
+			if code != int(failure.Unavailable) {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// A multicast object that is not ready at once is tried again by all.
+func TestMulticastReadyLater(t *testing.T) {
+	t.Parallel()
+	r, code, _ := program{args: []string{"run.device=sim"}, environ: []string{envFail + "=cuMulticastBindMem=802:1", envAsk + "=multicast"}}.run(t)
+	want(t, find(t, r.Findings, "multicast"), OK, Yes)
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// What breaks without multicast costs every mode, and NVLS is not said to work.
+func TestPeerFaults(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, fail string
+		words      []string
+	}{
+		{"out of memory", "cuMemCreate=2@1", []string{"error 2"}},
+		{"peer not visible", "cuMemImportFromShareableHandle=101@1", []string{"error 101", "--gpu-bind=none"}},
+		{"system call", "cuMemExportToShareableHandle=304", []string{"error 304", "ulimit -n"}},
+		{"not permitted", "cuMemCreate=800", []string{"error 800", "newer driver"}},
+		{"no PTX compiler", "cuModuleLoadData=221", []string{"error 221", "ptxjitcompiler"}},
+		{"old driver", "cuModuleLoadData=222", []string{"error 222", "newer driver"}},
+		{"Xid", "cuMemMap=999@0", []string{"error 999", "Xid"}},
+		{"hangs", "cuMemMap=hang@1", []string{"did not end in time", "rank 1"}},
+		{"breaks", "cuMemMap=crash@1", []string{"broke", "the driver breaks the process"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"run.device=sim", "run.mode=ring"}
+			if tt.name == "hangs" {
+				args = append(args, "bootstrap.timeout=3s")
+			}
+			r, code, _ := program{args: args, environ: []string{envFail + "=" + tt.fail, envAsk + "=peers"}}.run(t)
+			want(t, find(t, r.Findings, "peers"), Failed, No, tt.words...)
+			if v := verdictOf(t, r, configs.ModeRing); v.Runs != No {
+				t.Errorf("%+v", v)
+			}
+			if code != int(failure.Unavailable) {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
