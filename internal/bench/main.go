@@ -127,6 +127,9 @@ func (b *bench) run(ctx context.Context) error {
 	if err := b.record.begin(ctx); err != nil {
 		return err
 	}
+	if err := b.measureLinks(ctx); err != nil {
+		return err
+	}
 	if err := b.sweep(ctx); err != nil {
 		return err
 	}

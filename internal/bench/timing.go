@@ -127,6 +127,13 @@ func (b *bench) capture(ctx context.Context, calls []collective.Prepared, n int)
 // eachIteration times iterations apart, by events on the device, in µs.
 func (b *bench) eachIteration(ctx context.Context, calls []collective.Prepared, n int) ([]float64, error) {
 	s := b.group.Stream()
+	return b.eachOf(ctx, n, func(i int) error { return calls[i%len(calls)].Enqueue(s) })
+}
+
+// eachOf times n pieces of work on the group's stream by an event between any
+// two, in µs.
+func (b *bench) eachOf(ctx context.Context, n int, work func(i int) error) ([]float64, error) {
+	s := b.group.Stream()
 	events := make([]device.Event, n+1)
 	defer func() {
 		for _, e := range events {
@@ -149,7 +156,7 @@ func (b *bench) eachIteration(ctx context.Context, calls []collective.Prepared, 
 			return err
 		}
 		for i := range n {
-			if err := calls[i%len(calls)].Enqueue(s); err != nil {
+			if err := work(i); err != nil {
 				return err
 			}
 			if err := s.Record(events[i+1]); err != nil {

@@ -59,6 +59,18 @@ func (a *Args) Bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(a)), unsafe.Sizeof(*a))
 }
 
+// LinkArgs is the parameter of the link kernels: struct LinkArgs of link.cu.
+type LinkArgs struct {
+	Buffer uint64 // at the peer
+	Packs  uint64
+	Sink   uint64 // 16 bytes of own memory
+}
+
+// Bytes is the struct as the driver takes it. The slice aliases a.
+func (a *LinkArgs) Bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(a)), unsafe.Sizeof(*a))
+}
+
 // DataArgs is the parameter of the fill and check kernels: struct DataArgs of
 // data.cuh.
 type DataArgs struct {

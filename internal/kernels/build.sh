@@ -14,6 +14,7 @@ compile() { # source, architecture, PTX feature, output, defines
     "$@" -S "$src/$source" -o - | sed 's,[[:space:]]*//.*$,,; /^$/d' >"$out/$output"
 }
 
+compile link.cu sm_80 ptx71 link.ptx
 for type in Int8 Uint8 Int32 Uint32 Int64 Uint64 Half Float Double BFloat16; do
   name=$(echo "$type" | tr '[:upper:]' '[:lower:]')
   compile portable.cu sm_80 ptx71 "portable_$name.ptx" -DELEMENT="$type"

@@ -65,6 +65,13 @@ func Module(element string, nvls bool) (string, error) {
 	return string(b), nil
 }
 
+// LinkModule returns the PTX of the kernels that measure links, link_store and
+// link_load. Their parameter is LinkArgs.
+func LinkModule() (string, error) {
+	b, err := files.ReadFile("ptx/link.ptx")
+	return string(b), err
+}
+
 // entryMark starts each kernel in the PTX text.
 const entryMark = "\n.visible .entry "
 

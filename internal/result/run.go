@@ -66,6 +66,9 @@ type Run struct {
 	// LinkLimit is what one GPU's links were measured to carry in one direction
 	// with all GPUs at work, in GB/s; 0 when not measured.
 	LinkLimit float64 `json:"link_limit_gb_s,omitempty"`
+	// LinkRates are the rates that LinkLimit is the largest of; nil when not
+	// measured.
+	LinkRates *LinkRates `json:"link_rates,omitempty"`
 
 	Config map[string]string `json:"config,omitempty"` // effective configuration, "sweep.min_bytes": "1K"
 	Args   []string          `json:"args,omitempty"`   // command line
@@ -101,6 +104,14 @@ type Device struct {
 	MemoryBytes       uint64  `json:"memory_bytes"`
 	Links             int     `json:"links,omitempty"`             // active NVLinks; 0 when not known
 	LinkPeak          float64 `json:"link_peak_bytes_s,omitempty"` // bytes/s of all links, one direction; 0 when not known
+}
+
+// LinkRates are what one GPU's links carried in one direction, in GB/s, while all
+// ranks moved data to or from the next rank and did nothing else.
+type LinkRates struct {
+	Store float64 `json:"store_gb_s"` // stores of the SMs to the peer
+	Load  float64 `json:"load_gb_s"`  // loads of the SMs from the peer
+	Copy  float64 `json:"copy_gb_s"`  // the copy engine
 }
 
 // Sweep is what was asked to be measured.

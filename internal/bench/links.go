@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+)
+
+const (
+	// linkBytes is what each measurement moves at most; less than leastLinkBytes
+	// would time the launch and not the link.
+	linkBytes      = 256 << 20
+	leastLinkBytes = 16 << 20
+	// simLinkBytes is for the software device, where the numbers mean nothing and
+	// only the way there is exercised.
+	simLinkBytes = 64 << 10
+	linkRepeats  = 5
+	linkThreads  = 512
+)
+
+// measureLinks finds what the links carry when all ranks move data to or from the
+// next rank at once: stores and loads of the SMs, and the copy engines. It is the
+// limit that the table's rates are judged against. Small runs, single ranks and
+// shared GPUs have none.
+func (b *bench) measureLinks(ctx context.Context) error {
+	info := b.group.Devices()[b.group.Rank()]
+	bytes := min(b.buffers.region, linkBytes)
+	switch {
+	case b.group.Size() == 1 || b.group.SharesGPU():
+		return nil
+	case info.Simulated:
+		bytes = min(bytes, simLinkBytes)
+	case bytes < leastLinkBytes:
+		return nil
+	}
+	s := b.group.Stream()
+	next := (b.group.Rank() + 1) % b.group.Size()
+	peer := b.buffers.memory.At(b.buffers.region).Peer(next)
+	args := kernels.LinkArgs{Buffer: uint64(peer), Packs: bytes / kernels.PackBytes, Sink: uint64(b.group.Workspace().Report())}
+	store, load, module, err := b.linkKernels()
+	if err := b.node.Vote(ctx, "load link kernels", err); err != nil {
+		return err
+	}
+	defer module.Close()
+	launch := func(f device.Function) func() error {
+		return func() error { return s.Launch(f, b.group.MaxBlocks(), linkThreads, 0, args.Bytes()) }
+	}
+	var rates result.LinkRates
+	for _, m := range []struct {
+		rate *float64
+		work func() error
+	}{
+		{&rates.Store, launch(store)},
+		{&rates.Load, launch(load)},
+		{&rates.Copy, func() error { return s.Copy(peer, b.buffers.memory.Local(), bytes) }},
+	} {
+		if *m.rate, err = b.linkRate(ctx, bytes, m.work); err != nil {
+			return err
+		}
+	}
+	b.record.links(rates)
+	return nil
+}
+
+func (b *bench) linkKernels() (store, load device.Function, module device.Module, err error) {
+	ptx, err := kernels.LinkModule()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if module, err = b.group.Device().LoadModule(ptx); err != nil {
+		return nil, nil, nil, err
+	}
+	if store, err = module.Function("link_store"); err != nil {
+		return nil, nil, module, err
+	}
+	load, err = module.Function("link_load")
+	return store, load, module, err
+}
+
+// linkRate is the rate of the slowest rank in GB/s, the best of some repeats, by
+// device events.
+func (b *bench) linkRate(ctx context.Context, bytes uint64, work func() error) (float64, error) {
+	best := 0.0
+	for range linkRepeats {
+		times, err := b.eachOf(ctx, 1, func(int) error { return work() })
+		if err != nil {
+			return 0, err
+		}
+		all, err := gather(ctx, b.node, "compare links", times[0])
+		if err != nil {
+			return 0, err
+		}
+		if slowest := slices.Max(all); slowest > 0 {
+			best = max(best, result.AlgBW(bytes, slowest))
+		}
+	}
+	return best, nil
+}
+
+// links records what the links were measured to carry.
+func (r *record) links(rates result.LinkRates) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.LinkRates = &rates
+	r.run.LinkLimit = max(rates.Store, rates.Load, rates.Copy)
+	mark := ""
+	if l := r.run.Label(); l != "" {
+		mark = fmt.Sprintf("  [%s]", l)
+	}
+	r.line("Links, every rank to the next at once, GB/s: SM stores %.1f, SM loads %.1f, copy engine %.1f%s", rates.Store, rates.Load, rates.Copy, mark)
+}
