@@ -1,0 +1,132 @@
+//go:build linux
+
+package endtoend
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+)
+
+// endless measures until it is stopped; a kernel is running nearly all the time.
+const endless = "--mode ring,nvls-zero-copy -b 1K -e 4K -n 5 -w 1 -N 0"
+
+// measuring starts an endless job and waits until it has printed rows.
+func measuring(t *testing.T, l launcher, np int) *process {
+	t.Helper()
+	p := job{launcher: l, np: np, flags: endless}.start(t)
+	row := regexp.MustCompile(`(?m)^ +\d+ +\d+ +float +sum +-1 .*\n`)
+	p.await("two rows", time.Minute, func() bool { return len(row.FindAllString(p.stdout.String(), 2)) == 2 })
+	return p
+}
+
+// interrupt ends a measuring job by SIGTERM: results are on disk and everything
+// is gone soon after.
+func interrupt(t *testing.T, l launcher) {
+	p := measuring(t, l, 3)
+	sent := time.Now()
+	if l.terminate != nil {
+		l.terminate(t)
+	} else if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	o := p.wait(time.Minute)
+	if took := time.Since(sent); took > 5*time.Second {
+		t.Errorf("ended %v after SIGTERM, want 5 s at most", took)
+	}
+	if !slices.Contains(l.terminated, o.exit) {
+		t.Errorf("exit code %d, want one of %v", o.exit, l.terminated)
+	}
+	if o.run == nil {
+		t.Fatal("no result on disk")
+	}
+	if o.run.Status != (result.Status{State: result.Interrupted, Reason: "SIGTERM"}) {
+		t.Errorf("status is %+v", o.run.Status)
+	}
+	if len(o.run.Rows) < 2 || o.run.Totals().FailedChecks != 0 {
+		t.Errorf("%d rows, %d of them wrong", len(o.run.Rows), o.run.Totals().FailedChecks)
+	}
+	noSockets(t, o.run.ID)
+}
+
+func TestSIGTERM(t *testing.T) {
+	each(t, func(t *testing.T, l launcher) { interrupt(t, l) })
+}
+
+// A signal that batch systems send before the end does the same.
+func TestSIGUSR1(t *testing.T) {
+	p := measuring(t, local, 2)
+	p.cmd.Process.Signal(syscall.SIGUSR1)
+	o := p.wait(20 * time.Second)
+	o.want(t, 143)
+	if o.run == nil || o.run.Status != (result.Status{State: result.Interrupted, Reason: "SIGUSR1"}) {
+		t.Errorf("result is %+v", o.run)
+	}
+}
+
+// TestKilledRank kills one rank as the kernel's out-of-memory killer would: the
+// others leave, and say who is missing and in which stage. Several times, for
+// the stage is any.
+func TestKilledRank(t *testing.T) {
+	each(t, func(t *testing.T, l launcher) {
+		for range 3 {
+			p := measuring(t, l, 3)
+			if err := syscall.Kill(p.pid(1), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			killed := time.Now()
+			o := p.wait(time.Minute)
+			if took := time.Since(killed); took > 5*time.Second {
+				t.Errorf("ended %v after the kill, want 5 s at most", took)
+			}
+			if !slices.Contains(l.killed, o.exit) {
+				t.Errorf("exit code %d, want one of %v", o.exit, l.killed)
+			}
+			if !l.outlives {
+				continue
+			}
+			if !regexp.MustCompile(`at stage "[a-z- ]+" did not complete \(rank [02] on \S+\): rank 1 closed its connection`).MatchString(o.stderr) {
+				t.Errorf("no message names rank 1 and the stage:\n%s", o.stderr)
+			}
+		}
+	})
+}
+
+// A rank that is stopped, not gone: the kernel's own deadline ends the wait, and
+// the message says who was waited for, by whom and in which stage.
+func TestStoppedRank(t *testing.T) {
+	p := job{launcher: local, np: 3, flags: "--mode p2p-two-shot -b 64 -e 64 -N 0 -T 1", config: "[bootstrap]\ntimeout = \"3s\"\n"}.start(t)
+	p.await("a row", time.Minute, func() bool { return strings.Contains(p.stdout.String(), " float ") })
+	rank1 := p.pid(1)
+	if err := syscall.Kill(rank1, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p.await("the deadline", time.Minute, func() bool { return strings.Contains(p.stderr.String(), "rank 1 did not answer within 3") })
+	// The launcher would give it 15 s.
+	syscall.Kill(rank1, syscall.SIGKILL)
+	o := p.wait(time.Minute)
+	if !slices.Contains([]int{4, 137}, o.exit) {
+		t.Errorf("exit code %d", o.exit)
+	}
+	if o.run == nil || o.run.Status.State != result.Failed || !strings.Contains(o.run.Status.Reason, "rank 1 did not answer") {
+		t.Errorf("the result does not say why the run failed: %+v", o.run)
+	}
+}
+
+// pid is the process of a rank, as the header names it.
+func (p *process) pid(rank int) int {
+	p.t.Helper()
+	m := regexp.MustCompile(fmt.Sprintf(`(?m)^#  Rank +%d Group +0 Pid +(\d+) on`, rank)).FindStringSubmatch(p.stdout.String())
+	if m == nil {
+		p.t.Fatalf("no process id of rank %d in\n%s", rank, p.stdout.String())
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
