@@ -13,14 +13,17 @@ import (
 // importCommand makes a result of the logs of other programs.
 type importCommand struct {
 	Output string   `short:"o" required:"" placeholder:"FILE.json" help:"Result to write."`
-	Ranks  int      `placeholder:"N" help:"Number of ranks, for logs that do not tell it."`
+	Ranks  *int     `placeholder:"N" help:"Number of ranks, for logs that do not tell it."`
 	Logs   []string `arg:"" name:"log" help:"Logs of nccl-tests, MSCCL++, OSU or the PyTorch script, or NCCL's tuning lines."`
 }
 
 // Run reads all logs before it writes anything.
 func (c *importCommand) Run(e *environment) error {
-	if c.Ranks < 0 {
-		return failure.New(failure.Usage, "--ranks %d is not possible", c.Ranks)
+	ranks := 0
+	if c.Ranks != nil {
+		if ranks = *c.Ranks; ranks < 1 {
+			return failure.New(failure.Usage, "--ranks %d is not possible", ranks)
+		}
 	}
 	if !strings.HasSuffix(c.Output, ".json") {
 		f := failure.New(failure.Usage, "--output %q is not possible", c.Output)
@@ -36,7 +39,7 @@ func (c *importCommand) Run(e *environment) error {
 		defer f.Close()
 		logs = append(logs, importer.Log{Name: name, Reader: f})
 	}
-	run, err := importer.Import(logs, importer.Options{Ranks: c.Ranks, Version: moduleVersion()})
+	run, err := importer.Import(logs, importer.Options{Ranks: ranks, Version: moduleVersion()})
 	if err != nil {
 		return err
 	}

@@ -41,12 +41,16 @@ func WriteBenchfmt(out io.Writer, results ...Named) error {
 		}
 		for i := range r.Rows {
 			x := &r.Rows[i]
-			graph := ""
+			more := ""
 			if x.Graph > 0 {
-				graph = "/graph=yes"
+				more = "/graph=yes"
+			}
+			// Speed of wrong data must not stand beside that of right data.
+			if wrong([]*result.Row{x}) {
+				more += "/data=wrong"
 			}
 			line := fmt.Sprintf("Benchmark%s/mode=%s/place=%s/type=%s/op=%s%s/size=%d", name, word(x.Mode), word(string(x.Placement)),
-				word(cmp.Or(x.DataType, "unknown")), word(cmp.Or(x.Op, "unknown")), graph, x.Size)
+				word(cmp.Or(x.DataType, "unknown")), word(cmp.Or(x.Op, "unknown")), more, x.Size)
 			times, each := x.Times, 1
 			if len(times) == 0 {
 				times, each = []float64{x.Time}, max(1, r.Sweep.Iters)
