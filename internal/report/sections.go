@@ -202,10 +202,13 @@ func (b *builder) environment(r *result.Run) {
 		add("measured limit of its links", decimal(r.LinkLimit)+" GB/s in one direction")
 	}
 	add("launcher", r.Launcher)
-	add("MPI", cmp.Or(r.MPI, "none"))
+	mpi, container := r.MPI, r.Container
 	if r.Tool == "" {
-		add("container", cmp.Or(r.Container, "none"))
+		// This program knows when there is none; a log may only be silent.
+		mpi, container = cmp.Or(mpi, "none"), cmp.Or(container, "none")
 	}
+	add("MPI", mpi)
+	add("container", container)
 	add("Slurm job", slurmJob(r.Env))
 	if m := r.Memory; m.Buffers > 0 {
 		add("device memory of a rank", fmt.Sprintf("%s buffers, %s staging, %s control",
