@@ -96,7 +96,7 @@ func (d *doctor) request(ask string) request {
 	}
 	t := d.Config.Bootstrap.Timeout
 	return request{Ask: ask, Device: dev, SimDevices: d.Config.Sim.Devices, ShareGPU: d.Config.Run.ShareGPU, Multicast: d.Config.NVLS.Multicast,
-		SocketDir: d.Config.Bootstrap.SocketDir, Join: t, Kernel: t / 3}
+		SocketDir: d.Config.Bootstrap.SocketDir, NCCL: d.Config.NCCL.Library, Join: t, Kernel: t / 3}
 }
 
 // surroundings is what can be seen without the other ranks and without a driver.
@@ -296,6 +296,13 @@ func (d *doctor) probes(ctx context.Context, visible [][]device.Info) error {
 		multicast.Evidence = append(multicast.Evidence, Evidence{peers.What, "the probe of peer memory before it"})
 	}
 	d.add(multicast)
+	for _, mode := range ncclModes(d.Config.Modes()) {
+		f, _, err := d.askTeam(ctx, mode, chosen, nil)
+		if err != nil {
+			return err
+		}
+		d.add(f)
+	}
 	return nil
 }
 

@@ -42,13 +42,20 @@ type ModeVerdict struct {
 var proofs = map[string]string{
 	configs.ModeZeroCopy: "multicast", configs.ModeCopyIn: "multicast",
 	configs.ModeRing: "peers", configs.ModeP2P: "peers",
+	configs.ModeNCCL: askNCCL, configs.ModeNCCLSymmetric: askNCCLSymmetric,
+}
+
+// ncclModes are those of the wanted modes that NCCL runs. They are judged, and
+// probed, only then.
+func ncclModes(wanted []string) []string {
+	return slices.DeleteFunc(slices.Clone(wanted), func(m string) bool { return m != configs.ModeNCCL && m != configs.ModeNCCLSymmetric })
 }
 
 // judge gives the verdict on every mode. A mode runs when its probe worked and
 // nothing costs it; it does not when something does; otherwise it is open.
-func judge(findings []Finding) []ModeVerdict {
+func judge(findings []Finding, modes []string) []ModeVerdict {
 	var out []ModeVerdict
-	for _, mode := range allModes {
+	for _, mode := range modes {
 		v := ModeVerdict{Mode: mode, Runs: Unknown}
 		asked, proven, open := false, true, ""
 		for _, f := range findings {

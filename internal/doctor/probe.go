@@ -16,6 +16,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/nccl"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/site"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
 	"github.com/nvls-allreduce/nvls-allreduce/nvls"
@@ -85,13 +86,13 @@ func (p *prober) run(ctx context.Context, world *mpiboot.World) error {
 	p.done("descriptors passed between all pairs")
 	// The peer probe never touches multicast, whatever is allowed.
 	off := "the doctor, which probes peer memory without multicast"
-	if p.Ask == askMulticast {
+	if p.Ask != askPeers {
 		getenv := (&System{Environ: p.environ}).getenv
 		var err error
 		if off, err = site.MulticastOff(p.Multicast, getenv, p.Device == "sim"); err != nil {
 			return err
 		}
-		if off != "" {
+		if off != "" && p.Ask == askMulticast {
 			return failure.New(failure.Unavailable, "multicast is not probed: %s", off)
 		}
 	}
@@ -108,9 +109,12 @@ func (p *prober) run(ctx context.Context, world *mpiboot.World) error {
 	if p.end.FreeBytes, p.end.TotalBytes, err = g.Device().MemInfo(); err != nil {
 		return err
 	}
-	if p.Ask == askMulticast {
+	switch p.Ask {
+	case askMulticast:
 		err = p.multicast(ctx)
-	} else {
+	case askNCCL, askNCCLSymmetric:
+		err = p.nccl(ctx)
+	default:
 		p.fabric()
 		err = p.peers(ctx)
 	}
@@ -269,4 +273,32 @@ func (p *prober) multicast(ctx context.Context) error {
 		p.done("%d bytes of device memory were not given back by the second round", free[0]-free[1])
 	}
 	return nil
+}
+
+// nccl sets NCCL up and, where it takes buffers of any origin, reduces.
+func (p *prober) nccl(ctx context.Context) error {
+	g := p.group
+	p.stage("set NCCL up")
+	o := nccl.Options{Library: p.NCCL, Setup: p.Join * 2 / 3}
+	if p.Ask == askNCCLSymmetric {
+		s, err := nccl.OpenSymmetric(ctx, g, probeBytes, o)
+		if err != nil {
+			return err
+		}
+		p.done("NCCL %s of %s set up with a symmetric window", s.Version(), s.Library())
+		return s.Close(ctx)
+	}
+	m, err := g.Alloc(ctx, "the doctor's pattern", probeBytes)
+	if err != nil {
+		return err
+	}
+	a, err := nccl.Open(ctx, g, o)
+	if err != nil {
+		return errors.Join(err, m.Close(ctx))
+	}
+	if err := p.reduce(ctx, a, m, collective.Float, probeCount); err != nil {
+		return err
+	}
+	p.done("all-reduce with NCCL %s of %s", a.Version(), a.Library())
+	return errors.Join(a.Close(ctx), m.Close(ctx))
 }

@@ -50,8 +50,8 @@ func (d *doctor) report(findings []Finding) *Report {
 	}
 	explainNotOffered(findings)
 	v := &r.Verdict
-	v.Modes = judge(findings)
 	v.Wanted = d.Config.Modes()
+	v.Modes = judge(findings, slices.Concat(allModes, ncclModes(v.Wanted)))
 	v.Fallback = d.Config.Run.Fallback == configs.FallbackAllow
 	failing := fails(v.Wanted, v.Modes)
 	if v.Fallback && len(failing) > 0 && len(fails([]string{configs.ModeRing}, v.Modes)) == 0 {

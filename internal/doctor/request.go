@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
@@ -13,6 +14,9 @@ import (
 const (
 	askPeers     = "peers"
 	askMulticast = "multicast"
+	// Those of the modes' names.
+	askNCCL          = configs.ModeNCCL
+	askNCCLSymmetric = configs.ModeNCCLSymmetric
 )
 
 // request is what a probe process gets as its last argument.
@@ -21,8 +25,9 @@ type request struct {
 	Device     string // "cuda" or "sim"
 	SimDevices int
 	ShareGPU   bool
-	Multicast  string        // the configuration's key
-	SocketDir  string        //
+	Multicast  string // the configuration's key
+	SocketDir  string
+	NCCL       string        // file of libnccl, "" to search
 	Join       time.Duration // longest wait for another probe process
 	Kernel     time.Duration // longest wait of a kernel for its peers, and for a bind
 }

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,8 +21,8 @@ import (
 // cannot form a group; against are the reasons that speak against NVLS.
 func (d *doctor) askTeam(ctx context.Context, ask string, chosen []device.Info, against []Finding) (Finding, []told, error) {
 	skipped := func(why string) (Finding, []told, error) {
-		what := map[string]string{askPeers: "peer memory was not probed: ", askMulticast: "multicast was not probed, and no multicast call was made: "}[ask]
-		return Finding{ID: ask, Severity: Skipped, Outcome: Unknown, What: what + why}, nil, nil
+		what := map[string]string{askPeers: "peer memory was not probed", askMulticast: "multicast was not probed, and no multicast call was made"}[ask]
+		return Finding{ID: ask, Severity: Skipped, Outcome: Unknown, What: cmp.Or(what, ask+" was not probed") + ": " + why}, nil, nil
 	}
 	switch {
 	case len(d.Probe) == 0:
@@ -37,8 +38,11 @@ func (d *doctor) askTeam(ctx context.Context, ask string, chosen []device.Info, 
 	if err != nil {
 		return Finding{}, nil, err
 	}
-	if ask == askMulticast {
+	switch ask {
+	case askMulticast:
 		return judgeMulticast(all, d.simulated()), all, nil
+	case askNCCL, askNCCLSymmetric:
+		return judgeNCCL(ask, all), all, nil
 	}
 	return judgePeers(all, d.simulated()), all, nil
 }
@@ -222,6 +226,17 @@ func judgeMulticast(all []told, simulated bool) Finding {
 	}
 	if f.Do == "" {
 		f.Do, f.By = "use --mode ring or p2p meanwhile", failure.User
+	}
+	return f
+}
+
+func judgeNCCL(mode string, all []told) Finding {
+	if worked(all) {
+		return Finding{ID: mode, Severity: OK, Outcome: Yes, What: mode + " works", Evidence: steps(all)}
+	}
+	f := costs(mode, mode+" cannot be set up", []string{mode}, "leave "+mode+" out of --mode, or see the evidence", failure.User, traces(all)...)
+	if spoke, _ := ended(all); spoke != nil && spoke.Do != "" {
+		f.Do, f.By = spoke.Do, spoke.By
 	}
 	return f
 }

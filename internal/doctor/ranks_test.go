@@ -1,0 +1,170 @@
+//go:build linux
+
+package doctor
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+)
+
+// launched finds a launcher, and skips the test where it is not here.
+func launched(t *testing.T, argv ...string) []string {
+	t.Helper()
+	if _, err := exec.LookPath(argv[0]); err != nil {
+		t.Skipf("%s is not here", argv[0])
+	}
+	return argv
+}
+
+func mpich(t *testing.T, np string) []string { return launched(t, "mpiexec.mpich", "-np", np) }
+
+func openMPI(t *testing.T, np string) []string {
+	return launched(t, "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", np)
+}
+
+// unshared starts each rank in namespaces of its own. Where the kernel does not
+// allow that, the test is skipped.
+func unshared(t *testing.T, launcher []string, flags string) []string {
+	t.Helper()
+	if out, err := exec.Command("unshare", flags, "true").CombinedOutput(); err != nil {
+		t.Skipf("no namespaces here: %v: %s", err, out)
+	}
+	return append(launcher, "unshare", flags)
+}
+
+func TestUnderMPI(t *testing.T) {
+	t.Parallel()
+	for name, prefix := range map[string][]string{"Open MPI's mpirun": openMPI(t, "2"), "MPICH family": mpich(t, "2")} {
+		r, code, _ := program{args: []string{"run.device=sim"}, prefix: prefix}.run(t)
+		if code != 0 || r.Ranks != 2 {
+			t.Errorf("%s: exit code %d, %d ranks", name, code, r.Ranks)
+		}
+		want(t, find(t, r.Findings, "launcher"), Info, "", name, "one of 2 ranks")
+		want(t, find(t, r.Findings, "mpi"), OK, Yes, "MPI")
+		want(t, find(t, r.Findings, "descriptors"), OK, Yes, "SCM_RIGHTS", "no IMEX channel")
+		if f := find(t, r.Findings, "namespaces"); len(f.Ranks) != 2 {
+			t.Errorf("%s: equal findings were not merged: %+v", name, f)
+		}
+	}
+}
+
+// A library that does not belong to the launcher makes every rank a world of its
+// own, silently; the doctor says so.
+func TestWrongMPILibrary(t *testing.T) {
+	t.Parallel()
+	mpich(t, "1")
+	r, code, stderr := program{args: []string{"run.device=sim", "bootstrap.mpi_library=libmpich.so.12"}, prefix: openMPI(t, "2")}.run(t)
+	want(t, find(t, r.Findings, "ranks"), Failed, No, "do not belong together", "MPICH Version", "libmpi.so.40")
+	if code != int(failure.Unavailable) || !strings.Contains(stderr, "rank 1: the doctor could not meet") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	if v := verdictOf(t, r, configs.ModeRing); v.Runs != No || v.Because[0] != "ranks" {
+		t.Errorf("%+v", v)
+	}
+	// No library at all.
+	r, _, _ = program{args: []string{"run.device=sim", "bootstrap.mpi_library=/nonexistent/libmpi.so"}, prefix: openMPI(t, "2")}.run(t)
+	want(t, find(t, r.Findings, "ranks"), Failed, No, "cannot open an MPI library", "/nonexistent/libmpi.so")
+}
+
+// UCX must not open another process's memory file, or MPI itself ends the ranks.
+const ucx = "UCX_TLS=^posix,cma"
+
+func TestUserNamespaces(t *testing.T) {
+	t.Parallel()
+	r, code, stderr := program{args: []string{"run.device=sim"}, environ: []string{ucx}, prefix: unshared(t, mpich(t, "2"), "-r")}.run(t)
+	f := find(t, r.Findings, "namespaces.user")
+	want(t, f, Warning, "", "different user namespaces", ucx, "of rank 1")
+	if len(f.Cost) != 0 || code != 0 {
+		t.Errorf("exit code %d, costs %v", code, f.Cost)
+	}
+	if !strings.Contains(stderr, "user namespace of its own") || !strings.Contains(stderr, ucx) {
+		t.Errorf("MPI may end the ranks, and nothing was said before: %s", stderr)
+	}
+}
+
+func TestProcessNamespaces(t *testing.T) {
+	t.Parallel()
+	r, code, _ := program{args: []string{"run.device=sim"}, environ: []string{ucx}, prefix: unshared(t, mpich(t, "2"), "-rpf")}.run(t)
+	want(t, find(t, r.Findings, "namespaces.pid"), Info, "", "different process namespaces")
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// In network namespaces of their own the ranks do not meet over abstract sockets,
+// and do over a folder.
+func TestNetworkNamespaces(t *testing.T) {
+	t.Parallel()
+	prefix := unshared(t, mpich(t, "2"), "-rn")
+	r, code, _ := program{args: []string{"run.device=sim", "bootstrap.timeout=1s"}, environ: []string{ucx}, prefix: prefix}.run(t)
+	want(t, find(t, r.Findings, "ranks"), Failed, No, "different network namespaces", "rank 1 in net:[", "--socket-dir")
+	if code != int(failure.Unavailable) {
+		t.Errorf("exit code %d", code)
+	}
+	r, code, _ = program{args: []string{"run.device=sim", "bootstrap.socket_dir=" + t.TempDir()}, environ: []string{ucx}, prefix: prefix}.run(t)
+	want(t, find(t, r.Findings, "namespaces.net"), Info, "", "socket_dir")
+	want(t, find(t, r.Findings, "multicast"), OK, Yes)
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// Containers with host names of their own seem to be several hosts.
+func TestHostNames(t *testing.T) {
+	t.Parallel()
+	prefix := append(unshared(t, mpich(t, "2"), "-ru"), "sh", "-c", `hostname "c$PMI_RANK"; exec "$0" "$@"`)
+	r, code, _ := program{args: []string{"run.device=sim"}, environ: []string{ucx}, prefix: prefix}.run(t)
+	want(t, find(t, r.Findings, "ranks"), Failed, No, "share one kernel", "NVLS_ALLREDUCE_HOSTID")
+	if code != int(failure.Unavailable) {
+		t.Errorf("exit code %d", code)
+	}
+	r, code, _ = program{args: []string{"run.device=sim"}, environ: []string{ucx, "NVLS_ALLREDUCE_HOSTID=one"}, prefix: prefix}.run(t)
+	want(t, find(t, r.Findings, "peers"), OK, Yes)
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	// Two hosts that are two are told as such.
+	r, _, _ = program{args: []string{"run.device=sim"}, prefix: append(mpich(t, "2"), "sh", "-c", `NVLS_ALLREDUCE_HOSTID=h$PMI_RANK exec "$0" "$@"`)}.run(t)
+	want(t, find(t, r.Findings, "ranks"), Failed, No, "share one kernel") // for they do: this is one machine
+}
+
+// Contradicting variables are no launcher.
+func TestLauncherVariables(t *testing.T) {
+	t.Parallel()
+	r, code, _ := program{args: []string{"run.device=sim"}, environ: []string{"OMPI_COMM_WORLD_RANK=x", "OMPI_COMM_WORLD_SIZE=2"}}.run(t)
+	want(t, find(t, r.Findings, "launcher"), Failed, No, `OMPI_COMM_WORLD_RANK="x"`)
+	if code != int(failure.Unavailable) {
+		t.Errorf("exit code %d", code)
+	}
+	r, _, _ = program{args: []string{"run.device=sim"}, environ: []string{"SLURM_JOB_ID=7", "SLURM_NTASKS=8"}}.run(t)
+	want(t, find(t, r.Findings, "launcher"), Warning, "", "not started by srun", "--np N")
+}
+
+// GPUs that the ranks see differently, through the fake libcuda.
+func TestRanksAndGPUs(t *testing.T) {
+	t.Parallel()
+	prefix := append(mpich(t, "2"), "sh", "-c", `CUDA_VISIBLE_DEVICES=$PMI_RANK exec "$0" "$@"`)
+	r, code, _ := program{environ: fakeGPUs(t, 2, 2, "FAKECUDA_DEVICES=1", "SLURM_GPUS_PER_TASK=1"), prefix: prefix}.run(t)
+	want(t, find(t, r.Findings, "gpu.visible"), Failed, No, "one GPU", "--gpu-bind=none")
+	masked := find(t, r.Findings, "gpu.masked")
+	want(t, masked, Warning, No, "hides the others", "--gpu-bind=none", "SLURM_GPUS_PER_TASK=1")
+	if len(masked.Ranks) != 1 {
+		t.Errorf("each rank has a mask of its own, and yet one finding for %v", masked.Ranks)
+	}
+	want(t, find(t, r.Findings, "peers"), Skipped, Unknown, "gpu.visible")
+	if code != int(failure.Unavailable) {
+		t.Errorf("exit code %d", code)
+	}
+	// One rank without any GPU.
+	prefix = append(mpich(t, "2"), "sh", "-c", `FAKECUDA_DEVICES=$PMI_RANK exec "$0" "$@"`)
+	r, _, _ = program{environ: fakeGPUs(t, 2, 2), prefix: prefix}.run(t)
+	f := find(t, r.Findings, "gpu.driver")
+	want(t, f, Failed, No, "CUDA_ERROR_NO_DEVICE")
+	if len(f.Ranks) != 1 || f.Ranks[0] != 0 {
+		t.Errorf("ranks %v see no GPU", f.Ranks)
+	}
+}
