@@ -3,6 +3,8 @@ package device
 import (
 	"errors"
 	"fmt"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
 // Code is a driver's result number (CUresult). The software device uses the
@@ -61,6 +63,9 @@ func (e *Error) Error() string {
 	}
 	return s
 }
+
+// ExitCode is that of a failed driver.
+func (e *Error) ExitCode() failure.Code { return failure.Device }
 
 // Format adds the log under %+v.
 func (e *Error) Format(f fmt.State, verb rune) {
