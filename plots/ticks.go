@@ -101,7 +101,7 @@ func (t timeTicks) Ticks(lo, hi float64) []plot.Tick {
 	}
 	if !found {
 		// A range that the user chose may hold no two of them.
-		return linearTicks{t.max}.label(lo, hi, timeLabel)
+		return linearTicks(t).label(lo, hi, timeLabel)
 	}
 	var ticks []plot.Tick
 	for e := first; e <= last; e++ {

@@ -43,23 +43,31 @@ const unknown = "–"
 func newPage(runs []*result.Run, o plots.Options) (*page, error) {
 	p := &page{Title: cmp.Or(o.Title, "All-reduce report")}
 	b := builder{page: p, runs: runs, options: o}
+	carried := make(map[string]int)
 	for _, r := range runs {
 		for _, l := range r.Labels() {
-			if !slices.Contains(p.Labels, l) {
+			if carried[l]++; carried[l] == 1 {
 				p.Labels = append(p.Labels, l)
 			}
 		}
 	}
+	for i, l := range p.Labels {
+		if carried[l] < len(runs) {
+			p.Labels[i] = "partly " + l
+		}
+	}
 	b.state()
+	b.overview()
 	if t := b.summary(); t.Rows != nil {
 		b.heading("Summary")
 		b.table(t)
 	}
+	b.notes()
 	if err := b.charts(); err != nil {
 		return nil, err
 	}
 	b.each("Modes: what ran, and why", b.decisions)
-	b.each("Verification", b.verification)
+	b.verification()
 	b.each("Measurements", b.measurements)
 	b.text(terms)
 	b.each("Predictions of NCCL's model: no measurements", b.predictions)
@@ -119,13 +127,12 @@ func (b *builder) each(title string, of func(*result.Run)) {
 	}
 }
 
-// subheading names run i where there are several, and says why its numbers are
-// no measurement; a run alone has that above.
+// subheading names run i where there are several.
 func (b *builder) subheading(i int) string {
 	if !b.several() {
 		return ""
 	}
-	return strings.Join(append([]string{b.runName(i)}, b.runs[i].Labels()...), " · ")
+	return b.nameOfSeveral(i)
 }
 
 // unit is GB/s, with the word that must stand with it.
@@ -138,7 +145,7 @@ func unit(runs ...*result.Run) string {
 	return "SIMULATED GB/s"
 }
 
-// state says first what is wrong with the runs, then what they are.
+// state says first of all what is wrong with the runs.
 func (b *builder) state() {
 	for i, r := range b.runs {
 		who := ""
@@ -162,22 +169,50 @@ func (b *builder) state() {
 			b.warning(fmt.Sprintf("%sWRONG DATA in %d of %d rows; see Verification.", who, n, len(r.Rows)))
 		}
 	}
+}
+
+// overview says what the runs are.
+func (b *builder) overview() {
+	t := &table{Columns: slices.Concat(text("result"), constant("GPUs", "software", "started"))}
 	for i, r := range b.runs {
-		who := ""
-		if b.several() {
-			who = b.runName(i) + ": "
-		}
-		words := []string{plots.Machine(r), r.Driver}
-		words = append(words, r.Libraries...)
-		words = append(words, r.MPI, program(r))
+		software := append([]string{r.Driver}, r.Libraries...)
+		software = append(software, r.MPI, program(r))
+		software = slices.DeleteFunc(software, func(s string) bool { return s == "" })
+		start := unknown
 		if !r.Start.IsZero() {
-			words = append(words, r.Start.Format("2006-01-02 15:04 -0700"))
+			start = r.Start.Format("2006-01-02 15:04 -0700")
 		}
-		words = slices.DeleteFunc(words, func(s string) bool { return s == "" })
-		b.text(who + strings.Join(words, " · "))
+		t.Rows = append(t.Rows, []string{b.nameOfSeveral(i), plots.Machine(r), cmp.Or(strings.Join(software, " · "), unknown), start})
+	}
+	if b.several() {
+		b.table(t)
+		return
+	}
+	words := slices.DeleteFunc(t.Rows[0][1:], func(s string) bool { return s == unknown })
+	b.text(strings.Join(words, " · "))
+}
+
+// notes gives each note of the runs once, with the runs that have it.
+func (b *builder) notes() {
+	var order []string
+	of := make(map[string][]string)
+	for i, r := range b.runs {
 		for _, n := range r.Notes {
-			b.text(who + n)
+			if of[n] == nil {
+				order = append(order, n)
+			}
+			of[n] = append(of[n], b.runName(i))
 		}
+	}
+	if order == nil {
+		return
+	}
+	b.heading("Notes on the numbers")
+	for _, n := range order {
+		if len(of[n]) < len(b.runs) {
+			n = strings.Join(of[n], "; ") + ": " + n
+		}
+		b.text(n)
 	}
 }
 

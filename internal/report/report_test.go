@@ -187,6 +187,17 @@ func TestLabels(t *testing.T) {
 			t.Errorf("%q has not all labels", heading)
 		}
 	}
+	// Of several runs, each that is no measurement says so wherever it is named.
+	mixed := write(t, plots.Options{Names: []string{"real", "made"}}, sample(), bad())[report.Markdown]
+	for line := range strings.Lines(mixed) {
+		named := strings.HasPrefix(line, "| made") || strings.HasPrefix(line, "### made")
+		if named && !strings.Contains(line, "made · SIMULATED · SHARED GPU - NOT A MEASUREMENT") || strings.Contains(line, "real · SIM") {
+			t.Errorf("%q", line)
+		}
+		if strings.HasPrefix(line, "## ") && !strings.Contains(line, "(partly SIMULATED, partly SHARED GPU - NOT A MEASUREMENT)") {
+			t.Errorf("%q", line)
+		}
+	}
 	for _, want := range []string{"SIMULATED GB/s", "INCOMPLETE: interrupted: SIGTERM", "WRONG DATA in 1 of 8 rows", "0x7fc00000 (NaN)"} {
 		if !strings.Contains(files[report.HTML], want) || !strings.Contains(files[report.Markdown], want) {
 			t.Errorf("no %q", want)

@@ -11,6 +11,15 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/plots"
 )
 
+// nameOfSeveral is the name of run i, and why its numbers are no measurement. A
+// run alone does without a name and has that in the headings.
+func (b *builder) nameOfSeveral(i int) string {
+	if !b.several() {
+		return unknown
+	}
+	return strings.Join(append([]string{b.runName(i)}, b.runs[i].Labels()...), " · ")
+}
+
 // summary has a row for each mode of each run: its latency and its bandwidth.
 func (b *builder) summary() *table {
 	u := " (" + unit(b.runs...) + ")"
@@ -42,11 +51,7 @@ func (b *builder) summary() *table {
 				}
 				sum += row.BusBW
 			}
-			name := unknown // of no interest where there is one
-			if b.several() {
-				name = b.runName(i)
-			}
-			t.Rows = append(t.Rows, []string{name, k.mode, k.datatype, k.op, graph(k.graph), place(k.place),
+			t.Rows = append(t.Rows, []string{b.nameOfSeveral(i), k.mode, k.datatype, k.op, graph(k.graph), place(k.place),
 				collective.FormatBytes(least.Size), decimal(least.Time), decimal(most.BusBW), collective.FormatBytes(most.Size),
 				percent(most.LinkShare), decimal(sum / float64(len(rows[k]))), fmt.Sprint(len(rows[k])), wrong(rows[k])})
 		}
@@ -102,34 +107,37 @@ func (b *builder) decisions(r *result.Run) {
 }
 
 // verification says what was checked and names what was wrong.
-func (b *builder) verification(r *result.Run) {
-	n := r.Totals()
-	switch {
-	case len(r.Rows) == 0:
-		return
-	case n.Checked == 0:
-		b.text("No row was checked.")
-		return
-	case n.FailedChecks == 0:
-		b.text(fmt.Sprintf("%d of %d rows were checked, bit for bit; all are right.", n.Checked, len(r.Rows)))
-		return
-	}
-	b.warning(fmt.Sprintf("%d of %d checked rows are wrong: %d elements over all ranks.", n.FailedChecks, n.Checked, n.WrongElements))
-	t := &table{Columns: slices.Concat(text("mode", "size", "type", "op", "place"), number("wrong elements", "rank", "index"), text("expected", "got"))}
-	for _, row := range r.Rows {
-		if row.Wrong == nil || *row.Wrong == 0 {
+func (b *builder) verification() {
+	checks := &table{Columns: slices.Concat(constant("result"), number("rows", "checked", "wrong rows", "wrong elements"))}
+	first := &table{Columns: slices.Concat(constant("result"), text("mode", "size", "type", "op", "place"), number("wrong elements", "rank", "index"), text("expected", "got"))}
+	for i, r := range b.runs {
+		n := r.Totals()
+		if len(r.Rows) == 0 {
 			continue
 		}
-		line := []string{row.Mode, collective.FormatBytes(row.Size), row.DataType, row.Op, place(row.Placement), fmt.Sprint(*row.Wrong)}
-		if f := row.FirstWrong; f != nil {
-			line = append(line, fmt.Sprint(f.Rank), fmt.Sprint(f.Index), f.Expected.Bits+" ("+f.Expected.Value+")", f.Got.Bits+" ("+f.Got.Value+")")
-		} else {
-			line = append(line, unknown, unknown, unknown, unknown)
+		checks.Rows = append(checks.Rows, []string{b.nameOfSeveral(i), fmt.Sprint(len(r.Rows)), fmt.Sprint(n.Checked), fmt.Sprint(n.FailedChecks), fmt.Sprint(n.WrongElements)})
+		for _, row := range r.Rows {
+			if row.Wrong == nil || *row.Wrong == 0 {
+				continue
+			}
+			line := []string{b.nameOfSeveral(i), row.Mode, collective.FormatBytes(row.Size), row.DataType, row.Op, place(row.Placement), fmt.Sprint(*row.Wrong)}
+			if f := row.FirstWrong; f != nil {
+				line = append(line, fmt.Sprint(f.Rank), fmt.Sprint(f.Index), f.Expected.Bits+" ("+f.Expected.Value+")", f.Got.Bits+" ("+f.Got.Value+")")
+			} else {
+				line = append(line, unknown, unknown, unknown, unknown)
+			}
+			first.Rows = append(first.Rows, line)
 		}
-		t.Rows = append(t.Rows, line)
 	}
-	b.text("The first wrong element of each:")
-	b.table(t)
+	if checks.Rows == nil {
+		return
+	}
+	b.heading("Verification")
+	b.table(checks)
+	if first.Rows != nil {
+		b.warning("Wrong data. The first wrong element of each row:")
+		b.table(first)
+	}
 }
 
 // measurements is the table of all rows.
