@@ -115,7 +115,11 @@ func (b *builder) verification() {
 		if len(r.Rows) == 0 {
 			continue
 		}
-		checks.Rows = append(checks.Rows, []string{b.nameOfSeveral(i), fmt.Sprint(len(r.Rows)), fmt.Sprint(n.Checked), fmt.Sprint(n.FailedChecks), fmt.Sprint(n.WrongElements)})
+		bad, elements := unknown, unknown
+		if n.Checked > 0 {
+			bad, elements = fmt.Sprint(n.FailedChecks), fmt.Sprint(n.WrongElements)
+		}
+		checks.Rows = append(checks.Rows, []string{b.nameOfSeveral(i), fmt.Sprint(len(r.Rows)), fmt.Sprint(n.Checked), bad, elements})
 		for _, row := range r.Rows {
 			if row.Wrong == nil || *row.Wrong == 0 {
 				continue

@@ -37,11 +37,15 @@ func columns(names []string, like column) []column {
 	return out
 }
 
-// condense takes out the constant columns that are the same in all rows.
+// condense takes out the constant columns that are the same in all rows, and any
+// column of which nothing is known.
 func (t *table) condense() {
 	for i := len(t.Columns) - 1; i >= 0; i-- {
 		c := t.Columns[i]
-		if !c.drop || len(t.Rows) == 0 || slices.ContainsFunc(t.Rows, func(r []string) bool { return r[i] != t.Rows[0][i] }) {
+		if len(t.Rows) == 0 || slices.ContainsFunc(t.Rows, func(r []string) bool { return r[i] != t.Rows[0][i] }) {
+			continue
+		}
+		if !c.drop && t.Rows[0][i] != unknown {
 			continue
 		}
 		if v := t.Rows[0][i]; v != unknown {
