@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,6 +54,11 @@ func TestMain(m *testing.M) {
 		case roleDoctor:
 			os.Exit(runDoctor(os.Args[2:]))
 		}
+	}
+	// The tests wait more than they compute.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
 	}
 	code := m.Run()
 	if dir, err := buildDir(); err == nil {
