@@ -16,7 +16,7 @@ import (
 func TestMixedModes(t *testing.T) {
 	for _, n := range []int{2, 5, 8} {
 		grouptest.Run(t, n, nil, func(r *grouptest.Rank) {
-			m := r.Alloc(4 << 20)
+			m := r.Alloc(8 << 20)
 			all := reducers(r, m)
 			arena := grouptest.NewArena(m)
 			rng := rand.New(rand.NewPCG(1, uint64(n)))
@@ -29,6 +29,7 @@ func TestMixedModes(t *testing.T) {
 					if rng.IntN(2) == 0 {
 						c.Recv = arena.Take(4*count, 0)
 					}
+					c.Source = arena.Take(4*count, 0)
 					started = append(started, r.Start(all[rng.IntN(len(all))], c))
 				}
 				r.Wait()

@@ -21,6 +21,10 @@ type Case struct {
 	DType      collective.DType
 	Op         collective.Op
 	Seed       uint64
+	// Source, if it has an address, is where the input stands until the stream
+	// comes to the call: a peer that does not wait for this rank then reads the
+	// pattern.
+	Source collective.Buffer
 }
 
 func (c Case) String() string {
@@ -53,6 +57,11 @@ type Started struct {
 // group's stream. It does not wait.
 func (r *Rank) Start(a collective.AllReducer, c Case) *Started {
 	s := r.Prepare(a, c)
+	if from, n := c.Source.Local(), c.bytes(); from != 0 && n != 0 {
+		r.Write(from, s.input)
+		r.Write(c.Send.Local(), pattern(n))
+		r.OK(r.Stream().Copy(c.Send.Local(), from, n), "copying the input")
+	}
 	r.OK(s.Prepared.Enqueue(r.Stream()), "%s: enqueueing %v", s.mode, c)
 	return s
 }

@@ -79,7 +79,7 @@ func (w *bench) start(d collective.DType, op collective.Op, count uint64, inPlac
 	if w.aligned {
 		sendSkew, recvSkew = 0, 0
 	}
-	need := 2 * (count*size + 2*Guard + 32)
+	need := 3 * (count*size + 2*Guard + 32)
 	if w.arenas[0].next+need > w.arenas[0].bytes || w.arenas[1].next+need > w.arenas[1].bytes {
 		w.finish()
 	}
@@ -90,6 +90,7 @@ func (w *bench) start(d collective.DType, op collective.Op, count uint64, inPlac
 	if !inPlace {
 		c.Recv = w.arenas[w.turn>>1&1].Take(count*size, recvSkew*size%16)
 	}
+	c.Source = w.arenas[0].Take(count*size, 0)
 	w.started = append(w.started, w.Start(w.reducer, c))
 }
 
