@@ -32,6 +32,9 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	}
 	fmt.Fprintf(ctx.Stdout, "Usage: %s [command] [flags]\n\n%s\n\nCommands:\n", ctx.Model.Name, ctx.Model.Help)
 	for _, c := range ctx.Model.Children {
+		if c.Hidden {
+			continue
+		}
 		fmt.Fprintf(ctx.Stdout, "  %-8s %s\n", c.Name, c.Help)
 	}
 	fmt.Fprint(ctx.Stdout, examples)

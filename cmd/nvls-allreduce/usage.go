@@ -88,7 +88,9 @@ func flagNames(n *kong.Node) []string {
 func commandNames(n *kong.Node) []string {
 	var out []string
 	for _, c := range n.Children {
-		out = append(out, c.Name)
+		if !c.Hidden {
+			out = append(out, c.Name)
+		}
 	}
 	return out
 }
