@@ -34,7 +34,16 @@ type Cluster struct {
 	logs []string
 }
 
-// The configuration: one node of CPUs processors, scheduled at once.
+// GPUs is how many the node claims to have. Requests for them are granted, but
+// there are no devices, and CUDA_VISIBLE_DEVICES is not set.
+const GPUs = 8
+
+// Urgent is a partition whose jobs preempt those of the default one, which are
+// then requeued.
+const Urgent = "urgent"
+
+// The configuration: one node of CPUs processors, scheduled at once. cred_expire
+// is how long a requeued job waits, 120 s by default.
 var conf = template.Must(template.New("slurm.conf").Parse(`ClusterName=test
 SlurmctldHost={{.Node}}(127.0.0.1)
 SlurmctldPort={{.CtldPort}}
@@ -42,7 +51,7 @@ SlurmdPort={{.DPort}}
 SlurmUser={{.User}}
 SlurmdUser={{.User}}
 AuthType=auth/munge
-AuthInfo=socket={{.Dir}}/munge.sock
+AuthInfo=socket={{.Dir}}/munge.sock,cred_expire=5
 CredType=cred/munge
 StateSaveLocation={{.Dir}}/state
 SlurmdSpoolDir={{.Dir}}/spool
@@ -55,13 +64,18 @@ SwitchType=switch/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=2,bf_interval=2
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+JobRequeue=1
+GresTypes=gpu
 ReturnToService=2
 KillWait=10
 InactiveLimit=0
 MailProg=/bin/true
-NodeName={{.Node}} NodeAddr=127.0.0.1 CPUs={{.CPUs}} State=UNKNOWN
-PartitionName=test Nodes={{.Node}} Default=YES MaxTime=INFINITE State=UP
+NodeName={{.Node}} NodeAddr=127.0.0.1 CPUs={{.CPUs}} Gres=gpu:{{.GPUs}} State=UNKNOWN
+PartitionName=test Nodes={{.Node}} Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName={{.Urgent}} Nodes={{.Node}} MaxTime=INFINITE State=UP PriorityTier=2
 `))
 
 // Start starts a cluster and waits until its node is idle. It ends with the
@@ -103,10 +117,19 @@ func Start(t testing.TB) *Cluster {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	if err := conf.Execute(&text, map[string]any{"Node": node, "User": me.Username, "Dir": dir, "CPUs": CPUs, "CtldPort": ports[0], "DPort": ports[1]}); err != nil {
+	if err := conf.Execute(&text, map[string]any{"Node": node, "User": me.Username, "Dir": dir, "CPUs": CPUs, "GPUs": GPUs, "Urgent": Urgent, "CtldPort": ports[0], "DPort": ports[1]}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(c.Conf, text.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i := range GPUs {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("gpu", i)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gres := fmt.Sprintf("AutoDetect=off\nNodeName=%s Name=gpu File=%s/gpu[0-%d]\n", node, dir, GPUs-1)
+	if err := os.WriteFile(filepath.Join(dir, "gres.conf"), []byte(gres), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	key := make([]byte, 128)
