@@ -101,7 +101,7 @@ func (s *stream) openTable(t string, n int) {
 		return
 	}
 	h := &s.head
-	if !h.placed {
+	if !h.placed && !c.typed {
 		s.log.problems.at(s.log.name, n, "the placements of the table are not known", "the line before its header is missing: out-of-place, in-place", "")
 		return
 	}
@@ -124,12 +124,15 @@ func (s *stream) openTable(t string, n int) {
 		s.log.problems.at(s.log.name, n, "mixed numbers of ranks in a table", err.Error(), "")
 	}
 	tab.ranks, tab.split = ranks, split
-	if split == "" && !h.listCut {
+	if split == "" && h.whole() {
 		tab.devices = h.devices
 	}
 	s.table, s.cols = tab, c
 	if c.deviation {
 		tab.note("%s: the error column is the largest deviation and no count; wrong is 0 where it is 0 and unknown elsewhere", tab.name())
+	}
+	if !h.placed {
+		tab.note("%s: the line of the placements is missing; out of place comes first in every version of nccl-tests", tab.name())
 	}
 	if c.stamp {
 		tab.note("%s: the timestamps of the rows were left out", tab.name())
@@ -275,8 +278,9 @@ func (s *stream) front(r *result.Row, f [][]byte, n int) bool {
 	if s.cols.typed {
 		r.DataType, r.Op = s.log.word(f[2]), s.log.word(f[3])
 		width = bytesOf(r.DataType)
+		// Before 2.17 no name of the program tells the collective.
 		if r.Op == "none" {
-			s.unreadable(n, "the operation is none: no all-reduce")
+			s.other(n, "it has no operation")
 			return false
 		}
 	} else {
@@ -284,7 +288,11 @@ func (s *stream) front(r *result.Row, f [][]byte, n int) bool {
 		width = 4
 	}
 	if s.cols.root && string(f[4]) != "-1" {
-		s.unreadable(n, fmt.Sprintf("the root is %q: an all-reduce has none and prints -1", f[4]))
+		if digits(f[4]) {
+			s.other(n, "it has a root")
+		} else {
+			s.unreadable(n, fmt.Sprintf("the root is %q: an all-reduce prints -1", f[4]))
+		}
 		return false
 	}
 	if width != 0 && r.Count*width != r.Size {
@@ -292,6 +300,16 @@ func (s *stream) front(r *result.Row, f [][]byte, n int) bool {
 		return false
 	}
 	return true
+}
+
+// other leaves a table out whose first row is of another collective; such a row
+// further down is damage.
+func (s *stream) other(n int, why string) {
+	if len(s.table.rows) > 0 {
+		s.unreadable(n, why+", and the rows before are of all-reduce")
+		return
+	}
+	s.table.skip = why + ", so it is of no all-reduce"
 }
 
 // measured reads one half of a row: time, bandwidths, wrong elements and the

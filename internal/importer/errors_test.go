@@ -62,9 +62,16 @@ func TestErrors(t *testing.T) {
 		{"column missing", log("nccl-2.13.log", "      0   2192.0", "          2192.0"), 0, []string{"a.log:17", "12 columns and the header has 13"}},
 		{"column more", log("nccl-2.13.log", "      0   2192.0", "  0   0   2192.0"), 0, []string{"a.log:17", "14 columns"}},
 		{"message in a row", log("nccl-2.13.log", "  244.53", " oops 244.53"), 0, []string{"a.log:17"}},
-		{"root", log("nccl-2.13.log", "sum      -1", "sum       0"), 0, []string{"a.log:16", `root is "0"`}},
-		{"no operation", log("nccl-2.13.log", "   sum", "  none"), 0, []string{"a.log:16", "no all-reduce"}},
-		{"placement", log("nccl-2.13.log", "out-of-place", "oop"), 0, []string{"placements of the table are not known (a.log:14)"}},
+		{"root", log("nccl-2.13.log", "sum      -1   2195", "sum       0   2195"), 0, []string{"cannot read a row (a.log:17)", "it has a root"}},
+		{"root is no number", log("nccl-2.13.log", "sum      -1", "sum      -2"), 0, []string{"cannot read a row (a.log:16)", `root is "-2"`}},
+		{"no operation", log("nccl-2.13.log", "sum      -1   2195", "none     -1   2195"), 0, []string{"cannot read a row (a.log:17)", "it has no operation"}},
+		{"only rooted", func(t *testing.T) []string {
+			return []string{strings.ReplaceAll(text(t, "nccl-2.13.log"), "sum      -1", "sum       0")}
+		}, 0, []string{"nothing to import (a.log)", "a.log:14: the table was left out: it has a root"}},
+		{"a device is missing", func(t *testing.T) []string {
+			return []string{edit(t, text(t, "nccl-2.13.log"), "#  Rank  3", "#  rang  3")}
+		}, 0, []string{"number of ranks is not known (a.log:14)", "8 ranks fit"}},
+		{"placement", log("mscclpp-test.log", "out-of-place", "oop"), 0, []string{"placements of the table are not known (a.log:17)"}},
 		{"timestamp", log("nccl-2.19-S.log", "12:34:56\n", "soon\n"), 0, []string{"a.log:18", "a date and a time"}},
 		{"order of iterations", log("nccl-2.19-I.log", "   11.97", "   91.97"), 0, []string{"a.log:19", "not in order"}},
 		{"only another collective", func(t *testing.T) []string {
@@ -166,5 +173,20 @@ func TestErrorsAreBounded(t *testing.T) {
 	}
 	if lines := strings.Split(err.Error(), "\n"); len(lines) != maxProblems+1 || !strings.Contains(lines[maxProblems], "and 990 more lines") {
 		t.Errorf("%d lines: %v", len(lines), err)
+	}
+}
+
+// Before nccl-tests 2.17 no name tells the collective of a table; one that
+// reduces nothing, or to a root, is left out beside one of all-reduce.
+func TestOtherCollectivesAreLeftOut(t *testing.T) {
+	s := text(t, "nccl-2.13.log")
+	gather := strings.ReplaceAll(s, "  sum  ", "  none ")
+	run, err := Import([]Log{{"a.log", strings.NewReader(gather + s + strings.ReplaceAll(s, "sum      -1", "sum       0"))}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := strings.Join(run.Notes, "\n")
+	if len(run.Rows) != 8 || run.Rows[0].Source.Table != 2 || !strings.Contains(notes, "it has no operation") || !strings.Contains(notes, "it has a root") {
+		t.Errorf("%d rows, notes:\n%s", len(run.Rows), notes)
 	}
 }

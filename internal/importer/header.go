@@ -155,7 +155,7 @@ func (s *stream) device(t string, n int) {
 // ranks gives the number of ranks of one all-reduce, and why it is not that of
 // the job. It is 0 when the header does not tell.
 func (h *header) ranks() (n int, split string, err error) {
-	if len(h.devices) == 0 || h.listCut {
+	if !h.whole() {
 		return 0, "", nil
 	}
 	groups := map[int]int{}
@@ -172,6 +172,16 @@ func (h *header) ranks() (n int, split string, err error) {
 		split = fmt.Sprintf("%d groups of %d ranks ran side by side; the table is that of the first", len(groups), n)
 	}
 	return n, split, nil
+}
+
+// whole reports whether the list of devices has every rank: that of a pasted log
+// may have lost lines.
+func (h *header) whole() bool {
+	last := -1
+	for _, d := range h.devices {
+		last = max(last, d.Rank)
+	}
+	return len(h.devices) > 0 && !h.listCut && last == len(h.devices)-1
 }
 
 // ncclVersion writes a version code as NCCL counts: 21903 is 2.19.3, and up to
