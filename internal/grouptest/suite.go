@@ -33,6 +33,7 @@ func (m Mode) Test(t *testing.T) {
 	t.Run("matrix", m.testMatrix)
 	t.Run("counts", m.testCounts)
 	t.Run("random", m.testRandom)
+	t.Run("reuse", m.testReuse)
 	t.Run("tuning", m.testTuning)
 	if !m.Aligned {
 		t.Run("alignment", m.testAlignment)
@@ -169,6 +170,23 @@ func (m Mode) testRandom(t *testing.T) {
 			for range 100 {
 				count := rng.Uint64N(1 << rng.UintN(13))
 				w.start(types[rng.IntN(len(types))], collective.Sum, count, rng.IntN(2) == 0, rng.Uint64N(16), rng.Uint64N(16))
+			}
+		})
+	}
+}
+
+// testReuse gives one send buffer new contents for every call, on the stream: a
+// call may end only when no peer needs the buffer any more.
+func (m Mode) testReuse(t *testing.T) {
+	for _, n := range []int{2, 5} {
+		m.run(t, n, collective.Tuning{}, func(w *bench) {
+			count := min(3000, w.max/4)
+			send := w.arenas[0].Take(4*count, 0)
+			for i := range uint64(40) {
+				w.started = append(w.started, w.Start(w.reducer, Case{
+					Send: send, Recv: w.arenas[1].Take(4*count, 0), Source: w.arenas[0].Take(4*count, 0), Reused: true,
+					Count: count, DType: collective.Float, Op: collective.Sum, Seed: i,
+				}))
 			}
 		})
 	}
