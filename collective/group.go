@@ -26,10 +26,14 @@ type Options struct {
 	MulticastOff string
 	// ShareGPU lets several ranks use one GPU: it shows function, not speed.
 	ShareGPU bool
-	// Sim describes the software GPUs: rank 0's decide, but for Fail and Trace,
-	// which hold for each rank's own calls. Devices 0 means one a rank.
+	// Sim describes the software GPUs: rank 0's decide, but for Fail, Trace and
+	// Conductor, which hold for each rank's own calls. Devices 0 means one a rank.
 	// MulticastOff above is used and not its own.
 	Sim sim.Options
+	// ScratchBytes is the scratch memory of ring and push on each device, the same
+	// on every rank; 0 is the constant ScratchBytes. Push moves large messages
+	// faster with more, some 32 MiB.
+	ScratchBytes uint64
 	// Timeout bounds every wait of a kernel for its peers. 0 means 30 s.
 	Timeout time.Duration
 }
@@ -49,7 +53,8 @@ type Group struct {
 }
 
 // Open makes a group of all ranks of the node, each with a device of its own.
-// It is collective. Its own memory is WorkspaceBytes on each device.
+// It is collective. Its own memory is WorkspaceBytes on each
+// device.
 func Open(ctx context.Context, world *mpiboot.World, o Options) (*Group, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second

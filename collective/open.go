@@ -49,7 +49,7 @@ func (g *Group) openSession(ctx context.Context) error {
 		}
 	}
 	if session != nil {
-		session.MulticastOff, session.Fail = g.options.MulticastOff, g.options.Sim.Fail
+		session.MulticastOff, session.Fail, session.Conductor = g.options.MulticastOff, g.options.Sim.Fail, g.options.Sim.Conductor
 		if t := g.options.Sim.Trace; t != nil {
 			session.Trace = t
 		}

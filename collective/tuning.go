@@ -51,18 +51,14 @@ type StagingPlan struct {
 	ChunkPacks uint64 // packs that a block copies in at a time
 }
 
-// copyInBlocks bounds the grid of a copy-in kernel, and chunksPerBlock is how
-// often a block of a large message goes around, so that copying in, reducing and
-// copying out overlap.
-const (
-	copyInBlocks   = 32
-	chunksPerBlock = 4
-)
+// chunksPerBlock is how often a block of a large message goes around, so that
+// copying in, reducing and copying out overlap.
+const chunksPerBlock = 4
 
 // PlanStaging divides a message of packs packs for a staging buffer of staging
 // bytes: each block has kernels.StagingSlots chunks of its own in it.
 func PlanStaging(packs, staging uint64, maxBlocks uint32, t Tuning) StagingPlan {
-	geo := t.Geometry(packs, min(maxBlocks, copyInBlocks))
+	geo := t.Geometry(packs, maxBlocks)
 	slots := uint64(geo.Blocks) * kernels.StagingSlots
 	if most := uint32(staging / (kernels.StagingSlots * kernels.PackBytes)); geo.Blocks > most {
 		geo.Blocks = max(most, 1)

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 
@@ -9,21 +10,27 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 )
 
-// Layout of the workspace on each device. It is all the memory that zero-copy,
-// ring and peer-to-peer all-reduces need beside the user's buffers.
+// Layout of the workspace on each device: signals, inboxes, scratch. It is all
+// the memory that zero-copy, ring and peer-to-peer all-reduces need beside the
+// user's buffers.
 const (
-	reportOffset  = 32 << 10 // after the signals
-	scratchOffset = 64 << 10
+	reportOffset = 32 << 10 // after the signals
+	inboxOffset  = 64 << 10
 	// ReportBytes is the part that kernels of all-reduces leave alone.
-	ReportBytes = scratchOffset - reportOffset
-	inboxOffset = 2 << 20
-	// ScratchBytes is the ring's scratch memory.
-	ScratchBytes = inboxOffset - scratchOffset
+	ReportBytes = inboxOffset - reportOffset
 	// InboxBytes is the memory in which packets arrive.
-	InboxBytes = 2 << 20
-	// WorkspaceBytes is the size of the workspace on each device.
-	WorkspaceBytes = inboxOffset + InboxBytes
+	InboxBytes    = 2 << 20
+	scratchOffset = inboxOffset + InboxBytes
+	// ScratchBytes is the scratch memory of ring and push where nothing else was
+	// asked for.
+	ScratchBytes = 4<<20 - scratchOffset
 )
+
+// WorkspaceBytes is the size of the workspace on each device for so much scratch
+// memory; 0 is ScratchBytes.
+func WorkspaceBytes(scratch uint64) uint64 {
+	return scratchOffset + cmp.Or(scratch, ScratchBytes)
+}
 
 var _ [reportOffset - kernels.SignalBytes]byte // the signals fit
 
@@ -31,12 +38,14 @@ var _ [reportOffset - kernels.SignalBytes]byte // the signals fit
 // signals, the ring's scratch and the packets' inboxes. Calls of different modes
 // may follow each other on one stream.
 type Workspace struct {
-	group  *Group
-	memory *Memory
+	group   *Group
+	memory  *Memory
+	scratch uint64
 }
 
 func newWorkspace(ctx context.Context, g *Group) (*Workspace, error) {
-	m, err := g.Alloc(ctx, "signals and scratch", WorkspaceBytes)
+	scratch := cmp.Or(g.options.ScratchBytes, ScratchBytes)
+	m, err := g.Alloc(ctx, "signals and scratch", WorkspaceBytes(scratch))
 	if err != nil {
 		return nil, err
 	}
@@ -48,13 +57,16 @@ func newWorkspace(ctx context.Context, g *Group) (*Workspace, error) {
 	if err := g.node.Vote(ctx, "set up signals", g.at(err)); err != nil {
 		return nil, err
 	}
-	return &Workspace{group: g, memory: m}, nil
+	return &Workspace{group: g, memory: m, scratch: scratch}, nil
 }
 
 // Signals is the address of this rank's signals.
 func (w *Workspace) Signals() device.Ptr { return w.memory.Local() }
 
-// Scratch is the address at which this rank reaches a rank's ring scratch.
+// ScratchBytes is the size of each rank's scratch memory.
+func (w *Workspace) ScratchBytes() uint64 { return w.scratch }
+
+// Scratch is the address at which this rank reaches a rank's scratch memory.
 func (w *Workspace) Scratch(rank int) device.Ptr { return w.memory.Peer(rank) + scratchOffset }
 
 // Inbox is the address at which this rank reaches a rank's packet inbox.

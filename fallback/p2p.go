@@ -51,7 +51,7 @@ func (p *P2P) Prepare(c collective.Call) (collective.Prepared, error) {
 	}
 	a := p.algorithm
 	if a == Auto {
-		a = choose(c.Bytes(), p.group.Size())
+		a = choose(c.Bytes(), p.group.Size(), p.group.Workspace().ScratchBytes())
 	}
 	if a == Packet {
 		return p.packet(c)
@@ -88,7 +88,7 @@ func (p *P2P) packet(c collective.Call) (collective.Prepared, error) {
 func (p *P2P) push(c collective.Call) (collective.Prepared, error) {
 	g := p.group
 	span := collective.NewSpan(c.Send.Local(), c.Recv.Local(), c.Count, c.DType)
-	plan := planPush(c, span, g.Size(), g.MaxBlocks(), p.tuning)
+	plan := planPush(c, span, g.Size(), g.MaxBlocks(), g.Workspace().ScratchBytes(), p.tuning)
 	args := kernels.Args{
 		Head: span.Head, Packs: span.Packs, Chunk: plan.packs, OutsideChunk: plan.outside, SlotBytes: plan.slotBytes,
 		Slots: pushSlots, Scratch: uint64(g.Workspace().Scratch(g.Rank())),

@@ -17,7 +17,10 @@ const (
 	// has in flight (kUnroll of fabric.cuh).
 	twoShotUnroll = 2
 	// pushChunk is the packs of one slice that are worth a round of pushing.
-	pushChunk = 1024
+	pushChunk = 4096
+	// pushFill is how many times its scratch memory a rank may receive by push
+	// before two-shot is the better choice.
+	pushFill = 2
 )
 
 // inboxPackets is how many packets the inbox of a block holds for each other
@@ -69,25 +72,26 @@ func planSlots(c collective.Call, span collective.Span, ranks int, geo collectiv
 
 // planPush takes as many blocks as have something to move, at most as many as
 // have room for their slots in scratch: a row for each other rank.
-func planPush(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, t collective.Tuning) slotPlan {
+func planPush(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, scratch uint64, t collective.Tuning) slotPlan {
 	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), maxBlocks)
 	slots := uint64(pushSlots * (ranks - 1) * kernels.PackBytes)
-	geo.Blocks = uint32(max(min(uint64(geo.Blocks), collective.ScratchBytes/slots), 1))
-	room := collective.ScratchBytes / (uint64(geo.Blocks) * slots)
+	geo.Blocks = uint32(max(min(uint64(geo.Blocks), scratch/slots), 1))
+	room := scratch / (uint64(geo.Blocks) * slots)
 	return planSlots(c, span, ranks, geo, max(min(room, pushChunk), 1))
 }
 
 // planRing divides the ring's scratch among blocks and slots.
-func planRing(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, t collective.Tuning) slotPlan {
+func planRing(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, scratch uint64, t collective.Tuning) slotPlan {
 	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), min(maxBlocks, ringBlocks))
-	return planSlots(c, span, ranks, geo, collective.ScratchBytes/(uint64(geo.Blocks)*ringSlots*kernels.PackBytes))
+	return planSlots(c, span, ranks, geo, scratch/(uint64(geo.Blocks)*ringSlots*kernels.PackBytes))
 }
 
 // choose picks the algorithm for a message when the mode is plain p2p. The
 // limits are defaults by world size: packets move 2(n-1) messages over each link
-// where push moves 2(n-1)/n, so their range shrinks as n grows. Mode auto
-// measures instead.
-func choose(bytes uint64, ranks int) Algorithm {
+// where push and two-shot move 2(n-1)/n, so their range shrinks as n grows. Push
+// waits for its peers less often than two-shot, but is fast only as long as its
+// scratch memory holds most of what a rank receives. Mode auto measures instead.
+func choose(bytes uint64, ranks int, scratch uint64) Algorithm {
 	packet := uint64(32 << 10)
 	switch {
 	case ranks <= 2:
@@ -95,8 +99,11 @@ func choose(bytes uint64, ranks int) Algorithm {
 	case ranks <= 4:
 		packet = 64 << 10
 	}
-	if bytes <= min(packet, maxPacketBytes(ranks)) {
+	switch {
+	case bytes <= min(packet, maxPacketBytes(ranks)):
 		return Packet
+	case bytes*uint64(ranks-1)/uint64(ranks) <= pushFill*scratch:
+		return Push
 	}
-	return Push
+	return TwoShot
 }

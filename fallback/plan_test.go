@@ -92,7 +92,7 @@ func drawCall(t *rapid.T, bytes uint64) (collective.Call, collective.Span) {
 
 // planner is a plan with slots in scratch memory; a slot holds rows shares.
 type planner struct {
-	plan  func(collective.Call, collective.Span, int, uint32, collective.Tuning) slotPlan
+	plan  func(collective.Call, collective.Span, int, uint32, uint64, collective.Tuning) slotPlan
 	slots int
 	rows  func(ranks int) int
 	most  uint32
@@ -109,10 +109,11 @@ func TestPlanSlots(t *testing.T) {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			_, ranks, most, u := draw(t)
 			c, span := drawCall(t, 1<<rapid.UintRange(4, 38).Draw(t, "log2 bytes"))
-			p := l.plan(c, span, ranks, most, u)
+			scratch := rapid.Uint64Range(collective.ScratchBytes, 64<<20).Draw(t, "scratch")
+			p := l.plan(c, span, ranks, most, scratch, u)
 			checkGeometry(t, p.Geometry, min(most, l.most), u)
-			if used := uint64(p.Blocks) * uint64(l.slots*l.rows(ranks)) * p.slotBytes; used > collective.ScratchBytes {
-				t.Fatalf("%+v: slots of %d bytes, there are %d", p, used, collective.ScratchBytes)
+			if used := uint64(p.Blocks) * uint64(l.slots*l.rows(ranks)) * p.slotBytes; used > scratch {
+				t.Fatalf("%+v: slots of %d bytes, there are %d", p, used, scratch)
 			}
 			for _, bytes := range []uint64{p.packs * kernels.PackBytes, p.outside * uint64(c.DType.Size())} {
 				if bytes < 1 || bytes > p.slotBytes {
@@ -130,7 +131,7 @@ func TestSharesCoverMessage(t *testing.T) {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			_, ranks, most, u := draw(t)
 			c, span := drawCall(t, 1<<15)
-			p := l.plan(c, span, ranks, most, u)
+			p := l.plan(c, span, ranks, most, collective.ScratchBytes, u)
 			outside := c.Count - span.Packs*uint64(kernels.PackBytes/c.DType.Size())
 			for _, part := range []struct{ units, share uint64 }{{span.Packs, p.packs}, {outside, p.outside}} {
 				seen := make([]int, part.units)
@@ -162,16 +163,16 @@ func TestChoose(t *testing.T) {
 		ranks := rapid.IntRange(2, kernels.MaxRanks).Draw(t, "ranks")
 		a := rapid.Uint64Range(0, 1<<20).Draw(t, "bytes")
 		b := a + rapid.Uint64Range(0, 1<<20).Draw(t, "more")
-		if choose(a, ranks) != Packet && choose(b, ranks) == Packet {
+		if choose(a, ranks, collective.ScratchBytes) != Packet && choose(b, ranks, collective.ScratchBytes) == Packet {
 			t.Fatalf("%d bytes are pushed and %d are packets", a, b)
 		}
-		if choose(a, ranks) == Packet {
+		if choose(a, ranks, collective.ScratchBytes) == Packet {
 			if _, ok := planPackets(collective.CeilDiv(a, 8), ranks, 1, collective.Tuning{}); !ok {
 				t.Fatalf("%d bytes among %d ranks are packets and do not fit", a, ranks)
 			}
 		}
-		if choose(1, ranks) != Packet || choose(1<<30, ranks) != Push {
-			t.Fatalf("%s for a byte, %s for a GiB", choose(1, ranks), choose(1<<30, ranks))
+		if choose(1, ranks, collective.ScratchBytes) != Packet || choose(1<<20, ranks, collective.ScratchBytes) != Push || choose(1<<30, ranks, collective.ScratchBytes) != TwoShot {
+			t.Fatalf("%s for a byte, %s for a MiB, %s for a GiB", choose(1, ranks, collective.ScratchBytes), choose(1<<20, ranks, collective.ScratchBytes), choose(1<<30, ranks, collective.ScratchBytes))
 		}
 	})
 }

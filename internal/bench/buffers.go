@@ -38,11 +38,22 @@ func regionBytes(cfg *configs.Config) uint64 {
 
 func roundUp(n, unit uint64) uint64 { return (n + unit - 1) / unit * unit }
 
+// scratchBytes is the scratch memory that the modes want: push gets as much as
+// copy-in gets for staging, the others are content with the default.
+func scratchBytes(cfg *configs.Config) uint64 {
+	for _, name := range cfg.Modes() {
+		if name == configs.ModeP2PPush || name == configs.ModeAuto {
+			return max(uint64(cfg.NVLS.Staging), collective.ScratchBytes)
+		}
+	}
+	return collective.ScratchBytes
+}
+
 // plannedMemory is what this rank is going to ask of its device, before
 // granularities.
 func (b *bench) plannedMemory() result.Memory {
 	region := 2 * regionBytes(b.cfg)
-	m := result.Memory{Buffers: region, Control: collective.WorkspaceBytes}
+	m := result.Memory{Buffers: region, Control: collective.WorkspaceBytes(scratchBytes(b.cfg))}
 	for _, name := range b.cfg.Modes() {
 		switch name {
 		case configs.ModeCopyIn, configs.ModeP2PCopyIn:

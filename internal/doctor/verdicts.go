@@ -283,7 +283,7 @@ func (d *doctor) wanted() uint64 {
 			most = max(most, s)
 		}
 	}
-	n := 2*most + collective.WorkspaceBytes
+	n := 2*most + collective.WorkspaceBytes(0)
 	for _, mode := range c.Modes() {
 		if mode == configs.ModeCopyIn || mode == configs.ModeP2PCopyIn {
 			n += uint64(c.NVLS.Staging)

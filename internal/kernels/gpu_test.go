@@ -17,7 +17,7 @@ import (
 // whose flags say that it has always arrived already.
 
 const (
-	rankBytes = 8 << 20   // signals, scratch
+	rankBytes = 40 << 20  // signals, scratch
 	scratchAt = 64 << 10  // behind the signals
 	message   = 256 << 20 // bytes
 	arrivedAt = 256 + 4*4*kernels.MaxBlocks
@@ -159,11 +159,11 @@ func TestLocalTraffic(t *testing.T) {
 				args.Count *= 2
 			}
 			if c.family == kernels.Push {
-				args.SlotBytes = min(16<<10, (rankBytes-scratchAt)/uint64(c.blocks)/3/16*16)
+				args.SlotBytes = min(64<<10, (32<<20)/uint64(c.blocks)/3/16*16)
 				args.Chunk = args.SlotBytes / 16
 			}
 			if c.family == kernels.CopyIn {
-				args.Chunk = min(1024, 32<<20/uint64(c.blocks)/3/16)
+				args.Chunk = 32 << 20 / uint64(c.blocks) / 3 / 16
 			}
 			fn, err := l.lib.Function(c.family, element, "sum")
 			l.must(err)
