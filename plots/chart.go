@@ -162,7 +162,7 @@ func (c *chart) layOut() error {
 		c.size.Height = c.above() + n*each
 	}
 	h := (c.size.Height - c.above()) / n
-	if least := c.scale.of(9); h < least {
+	if least := c.scale.of(6.5); h < least {
 		need := c.above() + n*least
 		return &failure.Error{Code: failure.Usage, What: fmt.Sprintf("the chart does not fit into a height of %.1f cm", cm(c.size.Height)),
 			Why: fmt.Sprintf("heading and legend need %.1f cm, each of %s at least %.1f cm", cm(c.above()), counted(len(c.panels), "panel"), cm(least)),
@@ -197,13 +197,23 @@ func (c *chart) draw(dc draw.Canvas) {
 // areas the same left and right edge. plot.Align would do this, but its result
 // leaves wide gaps where tick labels differ in width.
 func (c *chart) drawPanels(dc draw.Canvas) {
-	label, gap := c.scale.of(labelRoom), c.scale.of(panelGap)
+	gap := c.scale.of(panelGap)
 	sty := textStyle(c.scale.of(labelText), c.theme.text, text.XCenter, text.YBottom)
 	full := dc
-	dc = draw.Crop(dc, label, 0, c.scale.of(xRoom), 0)
+	dc = draw.Crop(dc, 0, 0, c.scale.of(xRoom), 0)
 
 	n := vg.Length(len(c.panels))
 	h := (dc.Max.Y - dc.Min.Y - gap*(n-1)) / n
+	// A label that is longer than its panel is high takes two lines or more.
+	turned := sty
+	turned.Rotation = math.Pi / 2
+	lineHeight := c.scale.of(labelText * lineRoom)
+	labels, most := make([][]string, len(c.panels)), 0
+	for i, p := range c.panels {
+		labels[i] = wrap(sty, []string{p.yLabel}, "", h)
+		most = max(most, len(labels[i]))
+	}
+	dc.Min.X += c.scale.of(labelRoom) + vg.Length(most-1)*lineHeight
 	canvases := make([]draw.Canvas, len(c.panels))
 	left, right := dc.Min.X, dc.Max.X
 	for i, p := range c.panels {
@@ -220,9 +230,10 @@ func (c *chart) drawPanels(dc draw.Canvas) {
 		p.Draw(canvases[i])
 
 		data = p.DataCanvas(canvases[i])
-		turned := shrink(sty, p.yLabel, h)
-		turned.Rotation = math.Pi / 2
-		dc.FillText(turned, vg.Point{X: full.Min.X + label*0.7, Y: data.Center().Y}, p.yLabel)
+		for j, l := range labels[i] {
+			x := full.Min.X + c.scale.of(labelRoom*0.7) + vg.Length(j)*lineHeight
+			dc.FillText(turned, vg.Point{X: x, Y: data.Center().Y}, l)
+		}
 	}
 	dc.FillText(shrink(sty, xLabel, right-left), vg.Point{X: (left + right) / 2, Y: full.Min.Y}, xLabel)
 }

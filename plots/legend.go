@@ -15,20 +15,28 @@ type entry struct {
 }
 
 // legend is drawn above the panels and not in them, so that it never covers
-// data. It is a grid of as many columns as fit.
+// data.
 type legend struct {
 	entries []entry
 	style   text.Style // of labels
 	scale   scale
 
-	columns []vg.Length // widths, thumbnail included
+	places []place // of the entries
+	rows   int
+}
+
+// place is where an entry stands.
+type place struct {
+	x     vg.Length // of its left end, from the middle of the legend
+	width vg.Length
+	row   int // from the top
 }
 
 // Lengths in a legend, in heights of normal text.
 const (
 	thumbWidth = 2.9
 	thumbGap   = 0.5 // between thumbnail and label
-	columnGap  = 1.8
+	entryGap   = 1.8
 	rowHeight  = 1.4
 
 	maxColumns = 6
@@ -41,65 +49,90 @@ func (l *legend) add(label string, s style) {
 	}
 }
 
-// arrange finds the columns: as many as make the fewest rows, and no more than
-// these rows need. A label that is wider than the room alone becomes smaller.
+// arrange places the entries within room: in columns, or, where labels of very
+// different lengths make these few, in rows one after the other. A label that
+// is wider than the room alone becomes smaller.
 func (l *legend) arrange(room vg.Length) {
-	if len(l.entries) == 0 {
-		return
+	widths := make([]vg.Length, len(l.entries))
+	for i, e := range l.entries {
+		widths[i] = min(l.scale.of(thumbWidth+thumbGap)+l.style.Width(e.label), room)
 	}
+	gap := l.scale.of(entryGap)
+	l.places, l.rows = grid(widths, gap, room)
+	if flowed, rows := flow(widths, gap, room); rows <= l.rows-2 {
+		l.places, l.rows = flowed, rows
+	}
+}
+
+// grid makes as many columns as give the fewest rows, and no more than these rows
+// need.
+func grid(widths []vg.Length, gap, room vg.Length) ([]place, int) {
+	if len(widths) == 0 {
+		return nil, 0
+	}
+	var columns []vg.Length
+	var total vg.Length
 	fits := func(n int) bool {
-		l.columns = make([]vg.Length, n)
-		for i, e := range l.entries {
-			l.columns[i%n] = max(l.columns[i%n], l.scale.of(thumbWidth+thumbGap)+l.style.Width(e.label))
+		columns, total = make([]vg.Length, n), gap*vg.Length(n-1)
+		for i, w := range widths {
+			columns[i%n] = max(columns[i%n], w)
 		}
-		return l.width() <= room
+		for _, w := range columns {
+			total += w
+		}
+		return total <= room
 	}
-	n := min(len(l.entries), maxColumns)
+	rows := func(n int) int { return (len(widths) + n - 1) / n }
+	n := min(len(widths), maxColumns)
 	for n > 1 && !fits(n) {
 		n--
 	}
-	rows := l.rows(n)
-	for fewer := (len(l.entries) + rows - 1) / rows; ; fewer++ {
-		if fits(fewer) || fewer >= n {
-			break
+	fewer := (len(widths) + rows(n) - 1) / rows(n)
+	for !fits(fewer) && fewer < n {
+		fewer++
+	}
+	n = fewer
+	places := make([]place, len(widths))
+	x := -total / 2
+	for i := range widths {
+		if i%n == 0 {
+			x = -total / 2
+		}
+		places[i] = place{x, columns[i%n], i / n}
+		x += columns[i%n] + gap
+	}
+	return places, rows(n)
+}
+
+// flow fills one row after the other, each centred.
+func flow(widths []vg.Length, gap, room vg.Length) ([]place, int) {
+	places := make([]place, len(widths))
+	row := 0
+	for i := 0; i < len(widths); row++ {
+		end, total := i+1, widths[i]
+		for end < len(widths) && total+gap+widths[end] <= room {
+			total += gap + widths[end]
+			end++
+		}
+		for x := -total / 2; i < end; i++ {
+			places[i] = place{x, widths[i], row}
+			x += widths[i] + gap
 		}
 	}
-	l.columns[0] = min(l.columns[0], room)
+	return places, row
 }
 
-func (l *legend) rows(columns int) int { return (len(l.entries) + columns - 1) / columns }
-
-func (l *legend) width() vg.Length {
-	w := l.scale.of(columnGap) * vg.Length(len(l.columns)-1)
-	for _, c := range l.columns {
-		w += c
-	}
-	return w
-}
-
-func (l *legend) height() vg.Length {
-	if len(l.columns) == 0 {
-		return 0
-	}
-	return vg.Length(l.rows(len(l.columns))) * l.scale.of(rowHeight)
-}
+func (l *legend) height() vg.Length { return vg.Length(l.rows) * l.scale.of(rowHeight) }
 
 // draw writes the legend at the top of c.
 func (l *legend) draw(c draw.Canvas) {
-	left := c.Center().X - l.width()/2
-	x := left
 	for i, e := range l.entries {
-		column := i % len(l.columns)
-		if column == 0 {
-			x = left
-		}
-		mid := c.Max.Y - (vg.Length(i/len(l.columns))+0.5)*l.scale.of(rowHeight)
-		end := x + l.scale.of(thumbWidth)
+		p := l.places[i]
+		x, mid := c.Center().X+p.x, c.Max.Y-(vg.Length(p.row)+0.5)*l.scale.of(rowHeight)
+		end, label := x+l.scale.of(thumbWidth), x+l.scale.of(thumbWidth+thumbGap)
 		c.StrokeLine2(e.style.line, x, mid, end, mid)
 		e.style.mark(&c, vg.Point{X: (x + end) / 2, Y: mid})
-		thumb := l.scale.of(thumbWidth + thumbGap)
 		// A little up: the middle of a text's box lies below that of its letters.
-		c.FillText(shrink(l.style, e.label, l.columns[column]-thumb), vg.Point{X: x + thumb, Y: mid + l.scale.of(0.1)}, e.label)
-		x += l.columns[column] + l.scale.of(columnGap)
+		c.FillText(shrink(l.style, e.label, x+p.width-label), vg.Point{X: label, Y: mid + l.scale.of(0.1)}, e.label)
 	}
 }
