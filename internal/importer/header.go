@@ -24,7 +24,6 @@ type header struct {
 	listed     bool  // there is a list of devices
 	inFirst    bool  // the in-place half is the first
 	placed     bool  // the line with the placements was seen
-	cols       columns
 }
 
 var (

@@ -257,13 +257,17 @@ func apart(tables []*table) {
 
 // label names t among tables by the shortest that tells it apart.
 func (t *table) label(tables []*table) string {
-	name := filepath.Base(t.log.name)
+	short := func(l *log) string {
+		base := filepath.Base(l.name)
+		return cmp.Or(strings.TrimSuffix(base, filepath.Ext(base)), base)
+	}
+	name := short(t.log)
 	alone := true
 	for _, o := range tables {
 		if o != t && o.log == t.log {
 			alone = false
 		}
-		if o.log != t.log && filepath.Base(o.log.name) == name {
+		if o.log != t.log && short(o.log) == short(t.log) {
 			name = t.log.name
 		}
 	}

@@ -17,7 +17,6 @@ type osuTable struct {
 	datatype string // "MPI_FLOAT"; since 7.4
 	open     bool
 	columns  []string
-	failed   []uint64 // sizes whose validation failed
 }
 
 var (

@@ -171,8 +171,8 @@ func TestThread(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"nccl (thread-nvls.log)": "449.19", "nccl (thread-ring.log)": "368.01", "nccl (thread-tree.log)": "278.51",
-		"pytorch (torch-2.log)": "465.14", "pytorch (torch-bus.log)": "464.91", "pytorch (torch-noranks.log)": "478.78",
+		"nccl (thread-nvls)": "449.19", "nccl (thread-ring)": "368.01", "nccl (thread-tree)": "278.51",
+		"pytorch (torch-2)": "465.14", "pytorch (torch-bus)": "464.91", "pytorch (torch-noranks)": "478.78",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)

@@ -25,7 +25,6 @@ type torchTrial struct {
 	warmup int
 	trials int
 
-	times   []float64 // µs, of one call, each the mean of iters
 	values  []torchValue
 	median  bool // "Median Results:" was seen
 	elapsed *printed
