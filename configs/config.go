@@ -99,8 +99,13 @@ type Output struct {
 
 // Sim configures the software device.
 type Sim struct {
-	Devices int `toml:"devices"` // 0: one a local rank
+	Devices int  `toml:"devices"` // 0: one a local rank
+	Weak    bool `toml:"weak"`    // the weak memory model
+	Seed    int  `toml:"seed"`    // of that model; one that is not 0 turns it on
 }
+
+// WeakMemory reports whether the software device has the weak memory model.
+func (s Sim) WeakMemory() bool { return s.Weak || s.Seed != 0 }
 
 // Setting is one value of a layer. Value has a type that TOML decodes to
 // (string, int64, float64, bool, []any), or the field's own.

@@ -76,6 +76,7 @@ func (c *Config) Validate() error {
 		v.fail("output.min_busbw", "give a bandwidth in GB/s, or 0 to require none")
 	}
 	v.count("sim.devices", c.Sim.Devices, 0, maxDevices)
+	v.count("sim.seed", c.Sim.Seed, 0, math.MaxInt32)
 	return errors.Join(v.errs...)
 }
 

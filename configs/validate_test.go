@@ -77,6 +77,7 @@ func TestValidate(t *testing.T) {
 		{"threads of a large block", func(c *Config) { c.NVLS.Threads = 544 }, []string{"nvls.threads = 544", "up to 512"}},
 		{"negative threads", func(c *Config) { c.NVLS.Threads = -32 }, []string{"nvls.threads = -32"}},
 		{"devices", func(c *Config) { c.Sim.Devices = 17 }, []string{"sim.devices = 17", "from 0 to 16"}},
+		{"seed", func(c *Config) { c.Sim.Seed = -1 }, []string{"sim.seed = -1", "from 0 to 2147483647"}},
 
 		{"socket folder", func(c *Config) { c.Bootstrap.SocketDir = missing }, []string{"bootstrap.socket_dir", missing, "existing folder"}},
 		{"library", func(c *Config) { c.Bootstrap.MPILibrary = missing }, []string{"bootstrap.mpi_library", missing, "existing library"}},

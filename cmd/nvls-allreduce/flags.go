@@ -23,6 +23,7 @@ type flags struct {
 	Fallback string `key:"run.fallback" help:"Whether a mode that cannot run may be replaced: never or allow." placeholder:"never|allow" group:"What to run"`
 	Device   string `key:"run.device" help:"auto is cuda; sim is the software device, for function and not for numbers." placeholder:"auto|cuda|sim" group:"What to run"`
 	ShareGPU bool   `name:"share-gpu" aliases:"share_gpu" key:"run.share_gpu" help:"Let several ranks use one GPU, time-sliced; for function only." group:"What to run"`
+	SimSeed  int    `name:"sim-seed" aliases:"sim_seed" key:"sim.seed" help:"Weak memory model of the software device, behaving as this seed says; 0 is off." placeholder:"N" group:"What to run"`
 
 	Tuning     string  `key:"run.tuning" help:"Let mode auto follow this tuning file instead of measuring." placeholder:"FILE" group:"What to run"`
 	MinBytes   string  `short:"b" name:"minbytes" key:"sweep.min_bytes" help:"First size." placeholder:"SIZE" group:"Sizes (K, M and G are binary)"`

@@ -13,6 +13,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/site"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/tuning"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
@@ -109,10 +110,14 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	b.record.footprint(b.plannedMemory())
 	b.group, err = collective.Open(ctx, b.world, collective.Options{
-		Device: name, MulticastOff: off, ShareGPU: b.cfg.Run.ShareGPU, Sim: sim.Options{Devices: b.cfg.Sim.Devices}, Timeout: b.cfg.Timing.Timeout,
+		Device: name, MulticastOff: off, ShareGPU: b.cfg.Run.ShareGPU, Timeout: b.cfg.Timing.Timeout, ScratchBytes: scratchBytes(b.cfg),
+		Sim: sim.Options{Devices: b.cfg.Sim.Devices, Weak: b.cfg.Sim.WeakMemory(), Seed: uint64(b.cfg.Sim.Seed)},
 	})
 	if err != nil {
 		return err
+	}
+	if simulated && b.cfg.Sim.WeakMemory() {
+		b.record.decide(result.Decision{Requested: "sim", Chosen: fmt.Sprintf("the weak memory model, seed %d", b.cfg.Sim.Seed), Reason: "sim.weak or sim.seed is set"})
 	}
 	b.injectFaults()
 	if err := b.allocate(ctx); err != nil {

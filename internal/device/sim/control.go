@@ -52,6 +52,9 @@ type control struct {
 	MulticastMinimum     uint64
 	MulticastRecommended uint64
 	Files                [maxDevices]fileID
+	Weak                 uint32 // 1: the weak memory model
+	_                    uint32
+	Seed                 uint64
 
 	LastID uint64 // of allocations and teams; never used twice
 	// Epoch changes with every binding made or ended. It is read without the

@@ -14,12 +14,13 @@ import (
 
 // gpu is one opened software GPU. It implements device.Device.
 type gpu struct {
-	s       *Session
-	ordinal int
-	where   string // "gpu3", for the trace
-	info    device.Info
-	space   *exec.Space
-	config  exec.Config
+	s        *Session
+	ordinal  int
+	where    string // "gpu3", for the trace
+	info     device.Info
+	space    *exec.Space
+	config   exec.Config
+	launches uint64 // in the weak memory model
 
 	ctx    context.Context // ends when the device is closed
 	cancel context.CancelCauseFunc

@@ -84,7 +84,11 @@ func (m *module) Function(name string) (device.Function, error) {
 		if entry == nil {
 			return refuse(device.NotFound, "the module has no kernel of this name")
 		}
-		k, err := exec.Compile(entry, m.tree)
+		compile := exec.Compile
+		if m.d.s.Weak() {
+			compile = exec.CompileWeak
+		}
+		k, err := compile(entry, m.tree)
 		if err != nil {
 			var unknown *exec.UnknownInstructionError
 			if errors.As(err, &unknown) {

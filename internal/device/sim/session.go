@@ -35,6 +35,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim/exec"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
@@ -65,10 +66,16 @@ type Options struct {
 	MulticastMinimum     uint64
 	MulticastRecommended uint64
 
+	// Weak turns on the weak memory model (see package exec); Seed chooses how
+	// it behaves.
+	Weak bool
+	Seed uint64
+
 	// The fields below hold for the creating process; see Session.
 	MulticastOff string
 	Trace        io.Writer
 	Fail         func(call string, n int) device.Code
+	Conductor    *exec.Conductor
 }
 
 // Session is one process's hold on a set of software GPUs. Several sessions
@@ -84,14 +91,21 @@ type Session struct {
 	// often it was made in this session, this time included. A code other than
 	// 0 is returned instead of making the call. For tests; set it before Driver.
 	Fail func(call string, n int) device.Code
+	// Conductor, when not nil, lets the launches and graphs of this and other
+	// sessions of the same process take turns, each device one at a time, as its
+	// seed and not the session's says. It needs the weak memory model. For tests;
+	// set it before Driver.
+	Conductor *exec.Conductor
 
-	files  []*os.File // control, then one per device; passed to other ranks
-	own    *os.File   // the control file, opened once more: carries our locks
-	ctlMap []byte
-	ctl    *control
-	mem    [][]byte // per device: its whole memory
-	slot   int      // in the process table
-	id     string
+	files   []*os.File // control, one per device, in the weak model the history; passed to other ranks
+	own     *os.File   // the control file, opened once more: carries our locks
+	ctlMap  []byte
+	ctl     *control
+	mem     [][]byte // per device: its whole memory
+	past    []byte   // weak memory model: what history is in
+	history *exec.History
+	slot    int // in the process table
+	id      string
 
 	tableMu sync.Mutex // with the lock on the control file
 
@@ -114,7 +128,7 @@ func Create(o Options) (*Session, error) {
 		return nil, err
 	}
 	s := newSession()
-	s.MulticastOff, s.Fail = o.MulticastOff, o.Fail
+	s.MulticastOff, s.Fail, s.Conductor = o.MulticastOff, o.Fail, o.Conductor
 	if err := s.create(o); err != nil {
 		s.Close()
 		return nil, failure.Wrap(failure.Internal, err, "cannot create a session of %d software GPUs", o.Devices)
@@ -199,6 +213,9 @@ func (s *Session) Close() error {
 	}
 	for _, m := range s.mem {
 		errs = append(errs, unix.Munmap(m))
+	}
+	if s.past != nil {
+		errs = append(errs, unix.Munmap(s.past))
 	}
 	if s.ctlMap != nil {
 		errs = append(errs, unix.Munmap(s.ctlMap))
@@ -292,6 +309,14 @@ func (s *Session) create(o Options) error {
 		}
 		c.Files[i] = id
 	}
+	if o.Weak {
+		f, err := memfile("nvls-sim-"+o.Name+"-history", historyBytes(c))
+		if err != nil {
+			return err
+		}
+		s.files = append(s.files, f)
+		c.Weak, c.Seed = 1, o.Seed
+	}
 	c.Magic = magic
 	return nil
 }
@@ -315,8 +340,8 @@ func (s *Session) attach(files []*os.File) error {
 	if c.Magic != magic || c.Layout != uint32(unsafe.Sizeof(*c)) {
 		return errors.New("the first descriptor is no control file of a session, or one of another version of this program")
 	}
-	if int(c.Devices) != len(files)-1 {
-		return fmt.Errorf("the session has %d devices, %d descriptors came", c.Devices, len(files)-1)
+	if want := 1 + int(c.Devices) + int(c.Weak&1); want != len(files) {
+		return fmt.Errorf("the session has %d files, %d descriptors came", want, len(files))
 	}
 	for i := range int(c.Devices) {
 		id, err := identityOf(s.files[1+i])
@@ -362,6 +387,9 @@ func (s *Session) enter() error {
 				Do:  "raise the limit on address space (ulimit -v unlimited)", By: failure.User}
 		}
 		s.mem = append(s.mem, m)
+	}
+	if err := s.openHistory(); err != nil {
+		return err
 	}
 	own, err := reopen(s.files[0], os.O_RDWR)
 	if err != nil {

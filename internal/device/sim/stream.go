@@ -34,8 +34,10 @@ type stream struct {
 	capturing *graph
 	closed    bool
 
-	// running belongs to the worker: the entry being executed.
+	// What follows belongs to the worker: the entry being executed, and its seat
+	// in the conductor's round.
 	running op
+	seat    *exec.Seat
 }
 
 // waiter is a call of Wait: its channel is closed when so much is completed.
@@ -299,6 +301,7 @@ func (st *stream) wait(ctx context.Context) error {
 	}
 	if st.completed == st.enqueued {
 		st.mu.Unlock()
+		st.d.synchronized()
 		return nil
 	}
 	w := waiter{target: st.enqueued, done: make(chan struct{})}
@@ -309,6 +312,7 @@ func (st *stream) wait(ctx context.Context) error {
 		if st.d.ctx.Err() != nil {
 			return refuse(device.InvalidHandle, "the device was closed")
 		}
+		st.d.synchronized()
 		return nil
 	case <-ctx.Done():
 		st.mu.Lock()

@@ -45,10 +45,22 @@ func (st *stream) execute(o *op) {
 	if d.sticky.Load() != nil || d.ctx.Err() != nil {
 		return
 	}
+	if d.s.Conductor != nil && st.seat == nil && (o.kind == opLaunch || o.kind == opGraph) {
+		seat, err := d.s.Conductor.Sit(d.ctx, d.ordinal)
+		if err != nil {
+			d.kernelFailed(err)
+			return
+		}
+		st.seat = seat
+		defer func() {
+			st.seat = nil
+			seat.Leave()
+		}()
+	}
 	switch o.kind {
 	case opLaunch:
 		d.refresh()
-		if err := o.kernel.Run(d.ctx, d.space, &d.config, o.launch); err != nil {
+		if err := st.launchKernel(o); err != nil {
 			d.kernelFailed(err)
 		}
 	case opCopy:

@@ -45,6 +45,7 @@ func compileAtom(b *build) {
 		dst = b.dst(0, t.bits)
 		m.spin = b.c.newSpin()
 	}
+	model := b.c.weak && m.isGlobal()
 	b.emit(func(w *warp) {
 		a, x := &w.r[m.base], &w.r[src]
 		var sum, first uint64
@@ -57,16 +58,28 @@ func compileAtom(b *build) {
 			p := w.at(m, addr, l)
 			var old uint64
 			v := x[l]
-			switch op {
-			case "add":
+			switch {
+			case model && !m.inWindow(addr):
+				old = w.weakAtom(p, m.acc, l, func(old uint64) (uint64, bool) {
+					switch {
+					case f != nil:
+						return f(old, v), true
+					case op == "add":
+						return old + v, true
+					case op == "cas":
+						return w.r[cas][l], old == v
+					}
+					return v, true // exch
+				})
+			case op == "add":
 				if f == nil {
 					old = add(p, m.acc, v)
 				} else {
 					old = update(p, m.acc, func(old uint64) uint64 { return f(old, v) })
 				}
-			case "exch":
+			case op == "exch":
 				old = exchange(p, m.acc, v)
-			case "cas":
+			case op == "cas":
 				old = compareAndSwap(p, m.acc, v, w.r[cas][l])
 			default:
 				old = update(p, m.acc, func(old uint64) uint64 { return f(old, v) })
@@ -151,12 +164,12 @@ var bitOps = map[string]func(a, b uint64) uint64{
 // compileFence compiles fence and membar.
 func compileFence(b *build) {
 	b.args(0, 0)
-	o, s := acquireRelease, scopeSystem
+	o, s, proxy := acquireRelease, scopeSystem, false
 	if b.in.Op == "membar" {
 		if b.oneOf("cta", "gl", "sys") == "" {
 			b.refuse("level")
 		}
-	} else if b.take("proxy") {
+	} else if proxy = b.take("proxy"); proxy {
 		if !b.take("alias") {
 			b.refuse("")
 		}
@@ -172,6 +185,12 @@ func compileFence(b *build) {
 		case "gpu":
 			s = scopeGPU
 		}
+	}
+	if b.c.weak {
+		if !proxy { // the model knows of no proxies
+			b.emit(func(w *warp) { w.weakFence(s) })
+		}
+		return
 	}
 	b.emit(func(w *warp) { w.fence(o, s) })
 }

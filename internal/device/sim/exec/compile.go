@@ -103,11 +103,18 @@ type compiler struct {
 	declared int // registers declared, in units of 32 bits
 	arch     int // of .target: 90 for sm_90
 	isa      int // of .version: 83 for 8.3
+	weak     bool
 }
 
 // Compile makes a kernel of an entry of m. It fails with an
 // *UnknownInstructionError for what it does not know.
-func Compile(e *ptx.Entry, m *ptx.Module) (k *Kernel, err error) {
+func Compile(e *ptx.Entry, m *ptx.Module) (*Kernel, error) { return compile(e, m, false) }
+
+// CompileWeak is Compile for the weak memory model: its kernels run with
+// Config.Weak set, and only then.
+func CompileWeak(e *ptx.Entry, m *ptx.Module) (*Kernel, error) { return compile(e, m, true) }
+
+func compile(e *ptx.Entry, m *ptx.Module, weak bool) (k *Kernel, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			u, ok := r.(*UnknownInstructionError)
@@ -117,7 +124,7 @@ func Compile(e *ptx.Entry, m *ptx.Module) (k *Kernel, err error) {
 			k, err = nil, u
 		}
 	}()
-	c := &compiler{entry: e, module: m, k: &Kernel{name: e.Name}, consts: map[uint64]int{}, specials: map[string]int{}}
+	c := &compiler{entry: e, module: m, k: &Kernel{name: e.Name, weak: weak}, weak: weak, consts: map[uint64]int{}, specials: map[string]int{}}
 	c.arch, c.isa = numbers(strings.TrimPrefix(m.Target, "sm_")), numbers(m.Version)
 	c.compile()
 	return c.k, nil

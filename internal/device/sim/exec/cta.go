@@ -31,6 +31,7 @@ type cta struct {
 	local   []byte // LocalBytes for each thread
 	live    int    // threads that have not ended
 	bar     [barriers]barrier
+	weak    *blockModel        // nil but in the weak memory model
 	warpFor [][warpSize]uint32 // for whom each lane waits at a warp barrier
 }
 
@@ -74,6 +75,9 @@ func (c *cta) arrive(w *warp, b *block) {
 		w.fault(op.in, Deadlock, 0, 0, lane)
 	}
 	bar.expected = expected
+	if c.weak != nil {
+		c.weak.arrive(w, int(id))
+	}
 	bar.arrived += len(w.act)
 	if op.op != "" {
 		p := w.p[op.src]
@@ -114,6 +118,9 @@ func (c *cta) check(id int) {
 		}
 		w.wait &^= m
 		w.atBar[id] = 0
+		if c.weak != nil {
+			c.weak.leave(w, id, m)
+		}
 		switch op := w.barDst[id]; op.op {
 		case "popc":
 			for l := range w.r[op.dst] {
@@ -128,6 +135,9 @@ func (c *cta) check(id int) {
 		}
 	}
 	*bar = barrier{}
+	if c.weak != nil {
+		c.weak.met[id] = 0
+	}
 }
 
 func (w *warp) setPred(p int, m uint32, v bool) {

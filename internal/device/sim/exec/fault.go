@@ -16,6 +16,7 @@ const (
 	WrongSpace                        // a shared, local or parameter address out of its window (CUDA 717)
 	Trap                              // a trap instruction (CUDA 719)
 	Deadlock                          // threads wait at a barrier that can never be complete (hardware hangs; CUDA 719)
+	DataRace                          // weak memory model only: a store that no synchronisation puts behind a read of another process (undefined; CUDA 719)
 )
 
 var kindNames = [...]string{
@@ -27,6 +28,7 @@ var kindNames = [...]string{
 	WrongSpace:        "address outside its state space",
 	Trap:              "trap instruction",
 	Deadlock:          "barrier that can never be complete",
+	DataRace:          "data race: the store takes effect where another rank may still be reading, at",
 }
 
 func (k Kind) String() string {
@@ -47,7 +49,7 @@ type Fault struct {
 	Thread uint32 // %tid.x
 	Line   int    // of the PTX text
 	Text   string // the instruction
-	Err    error  // what resolve said, for MulticastUnbound
+	Err    error  // what resolve said, for MulticastUnbound; who reads, for DataRace
 }
 
 func (f *Fault) Error() string {

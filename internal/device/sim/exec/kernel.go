@@ -51,6 +51,7 @@ type Kernel struct {
 	dynamicAt int       // where dynamic shared memory starts, 0 if the kernel has none
 	sink      int       // slot of "_" plus 1
 	spare     sync.Pool // *cta
+	weak      bool
 }
 
 // Name is the entry's name.

@@ -28,6 +28,8 @@ func compileLoad(b *build) {
 		m.spin = b.c.newSpin()
 	}
 	switch {
+	case b.c.weak && m.isGlobal():
+		b.emit(weakLoad(m, dst, t))
 	case m.acc.order == weak && m.space == param && exact && b.constant(m):
 		b.emit(loadParam(m, dst))
 	case m.acc.order == weak && exact && (m.space == global || m.space == generic) && m.bytes >= 4 && t.bits >= 32:

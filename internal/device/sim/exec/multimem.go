@@ -108,6 +108,10 @@ func (b *build) multimemStore(t typ, n, bytes int) {
 	for _, o := range b.elements(b.arg(1), n) {
 		src = append(src, b.value(&o, t.bits, false))
 	}
+	if b.c.weak {
+		b.emit(weakMultimemStore(m, src, t.bits))
+		return
+	}
 	if n == 4 && t.bits == 32 {
 		s0, s1, s2, s3 := src[0], src[1], src[2], src[3]
 		b.emit(func(w *warp) {
@@ -164,6 +168,7 @@ func (b *build) multimemRed(t typ, n, bytes int) {
 		src = append(src, b.value(&o, t.bits, false))
 	}
 	plain := op == "add" && !t.isFloat()
+	model := b.c.weak
 	b.emit(func(w *warp) {
 		a := &w.r[m.base]
 		tm := team{number: noPage}
@@ -182,7 +187,9 @@ func (b *build) multimemRed(t typ, n, bytes int) {
 					if m.acc.width == 4 {
 						y &= math.MaxUint32
 					}
-					if plain {
+					if model {
+						w.weakAtom(p, m.acc, l, func(old uint64) (uint64, bool) { return f(old, y), true })
+					} else if plain {
 						add(p, m.acc, y)
 					} else {
 						update(p, m.acc, func(old uint64) uint64 { return f(old, y) })

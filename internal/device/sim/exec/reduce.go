@@ -90,7 +90,12 @@ func (b *build) loadReduce(t typ, n, bytes int) {
 			return x, y
 		}
 	}
-	if len(dst) == 4 && t.bits == 32 {
+	if b.c.weak {
+		direct := sum
+		sum = func(views []unsafe.Pointer, at uint64, first int) (x, y uint64) { return direct(views, 0, first) }
+	}
+	model := b.c.weak
+	if len(dst) == 4 && t.bits == 32 && !model {
 		b.emit(loadReduce4(m, dst, sum))
 		return
 	}
@@ -105,6 +110,9 @@ func (b *build) loadReduce(t typ, n, bytes int) {
 			l &= 31
 			addr := a[l] + m.off
 			views := tm.at(w, m, addr, l)
+			if model {
+				views = w.weakViews(views, addr&pageMask, m, l)
+			}
 			out[0], out[1] = sum(views, addr&pageMask, w.start(addr, len(views)))
 			for i, d := range dst {
 				bit := i * t.bits

@@ -21,6 +21,8 @@ type Config struct {
 	// Stats, when not nil, gets the counts of the launch added at its end. It
 	// may be shared by several launches at once.
 	Stats *Stats
+	// Weak, when not nil, is the memory model; nil is that of the host.
+	Weak *Weak
 }
 
 // Launch is one kernel launch. Grid and block are one-dimensional.
@@ -47,6 +49,8 @@ type run struct {
 	now    func() uint64
 	done   <-chan struct{} // of the context
 	stats  counts
+	slice  int64  // instructions that a warp executes before others get a turn
+	weak   *model // nil but in the weak memory model
 }
 
 type counts struct{ threads, issues, blocks, yields, sleeps uint64 }
@@ -63,7 +67,10 @@ func (k *Kernel) Run(ctx context.Context, s *Space, cfg *Config, l Launch) error
 	case len(l.Args) != k.ParamBytes:
 		return fmt.Errorf("launch of kernel %s: %d bytes of arguments instead of %d", k.name, len(l.Args), k.ParamBytes)
 	}
-	r := &run{k: k, space: s, cfg: cfg, l: l, now: cfg.Now}
+	if k.weak != (cfg.Weak != nil) {
+		return fmt.Errorf("launch of kernel %s: the kernel and the machine have different memory models", k.name)
+	}
+	r := &run{k: k, space: s, cfg: cfg, l: l, now: cfg.Now, slice: slice}
 	r.shared = max(k.SharedBytes, k.dynamicAt) + int(l.SharedBytes)
 	if r.shared > MaxSharedBytes {
 		return fmt.Errorf("launch of kernel %s: %d bytes of shared memory a block, and the limit is %d", k.name, r.shared, MaxSharedBytes)
@@ -73,7 +80,12 @@ func (k *Kernel) Run(ctx context.Context, s *Space, cfg *Config, l Launch) error
 	}
 	r.args = alignedBytes(len(l.Args))
 	copy(r.args, l.Args)
-	err := r.all(ctx)
+	all := r.all
+	if cfg.Weak != nil {
+		r.weak = newModel(cfg.Weak)
+		all = r.explore
+	}
+	err := all(ctx)
 	if st := cfg.Stats; st != nil {
 		st.Instructions.Add(r.stats.threads)
 		st.Issues.Add(r.stats.issues)

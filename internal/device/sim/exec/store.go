@@ -17,6 +17,10 @@ func compileStore(b *build) {
 	for _, o := range b.elements(b.arg(1), n) {
 		src = append(src, b.value(&o, t.bits, true))
 	}
+	if b.c.weak && m.isGlobal() {
+		b.emit(weakStore(m, src, t.bits))
+		return
+	}
 	if m.acc.order <= relaxed && (m.space == global || m.space == generic) && m.bytes == 16 && n == 4 {
 		b.emit(storeFast(m, src))
 		return

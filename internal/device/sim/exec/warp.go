@@ -122,7 +122,7 @@ func (w *warp) pick() (pc, limit int, ok bool) {
 func (w *warp) slice(blocks []*block) (worked bool) {
 	w.gave = 0
 	from := w.issued
-	budget := int64(slice)
+	budget := w.run.slice
 	for {
 		pc, limit, ok := w.pick()
 		if !ok {
@@ -210,7 +210,7 @@ func (w *warp) slice(blocks []*block) (worked bool) {
 			if budget < 0 {
 				w.setPC(w.mask, pc)
 				w.gave |= w.mask
-				budget = slice
+				budget = w.run.slice
 				worked = true
 				break
 			}
@@ -242,6 +242,9 @@ func (w *warp) warpBarrier() {
 	}
 	w.atWarp &^= free
 	w.wait &^= free
+	if w.cta.weak != nil {
+		w.cta.weak.meet(w, free)
+	}
 }
 
 // noteSpin is called by strong loads and atomics: sum is a digest of what they

@@ -1,0 +1,190 @@
+package exec
+
+import (
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+)
+
+// History is what the weak memory model remembers of device memory: for each
+// aligned word of 8 bytes its value before the last store, when that store took
+// effect, and who has read it. It lies in memory that all processes of a session
+// share, as the words do.
+type History struct {
+	head   *historyHead
+	ranges []HistoryRange
+}
+
+// HistoryRange is some device memory and the memory for its history, which has
+// HistoryBytes(len(Host)) bytes, zero at first. Both are aligned to 8 bytes.
+type HistoryRange struct{ Host, Cells []byte }
+
+// readers is the number of processes whose reads are told apart.
+const readers = 8
+
+// blocks is the number of blocks of a process that are told apart; further ones
+// share their places.
+const blocks = 256
+
+// releasesKept is how many of a block's last releases have a known moment.
+const releasesKept = 8
+
+// historyHead is common to all ranges. Moments are counted by clock, which every
+// store and release advances.
+type historyHead struct {
+	clock atomic.Uint64
+	// released counts the releases of each block of each process, from 1, and
+	// moments tells when the latest took place, by their number.
+	released [readers][blocks]atomic.Uint32
+	moments  [readers][blocks][releasesKept]atomic.Uint64
+}
+
+// HistoryHeadBytes is the size of the part that all ranges have in common.
+const HistoryHeadBytes = int(unsafe.Sizeof(historyHead{}))
+
+// cell is the history of one word.
+type cell struct {
+	moment  atomic.Uint64 // of the last store; the lowest bit is a lock
+	old     atomic.Uint64 // the value before it
+	readers [readers]atomic.Uint32
+}
+
+// HistoryBytes is the size of the history of some bytes of memory.
+func HistoryBytes(bytes int) int { return bytes / 8 * int(unsafe.Sizeof(cell{})) }
+
+// NewHistory is a view of a shared history. head has HistoryHeadBytes.
+func NewHistory(head []byte, ranges []HistoryRange) *History {
+	return &History{(*historyHead)(unsafe.Pointer(unsafe.SliceData(head[:HistoryHeadBytes]))), ranges}
+}
+
+// cell finds the history of the word at p.
+func (h *History) cell(p unsafe.Pointer) *cell {
+	for i := range h.ranges {
+		r := &h.ranges[i]
+		if off := uintptr(p) - uintptr(unsafe.Pointer(unsafe.SliceData(r.Host))); off < uintptr(len(r.Host)) {
+			return (*cell)(unsafe.Pointer(&r.Cells[off/8*unsafe.Sizeof(cell{})]))
+		}
+	}
+	panic("exec: memory without a history")
+}
+
+// now is the moment of the latest store.
+func (h *History) now() uint64 { return h.head.clock.Load() }
+
+// tick is a new moment. Moments are even.
+func (h *History) tick() uint64 { return h.head.clock.Add(2) }
+
+// lockPatience bounds the wait for the lock of a cell: whoever holds it does so
+// for a few instructions, unless it was killed.
+const lockPatience = 1 << 20
+
+func (c *cell) lock() uint64 {
+	for i := 0; ; i++ {
+		m := c.moment.Load()
+		if m&1 == 0 && c.moment.CompareAndSwap(m, m|1) {
+			return m
+		}
+		if i > lockPatience {
+			return m &^ 1
+		}
+		runtime.Gosched()
+	}
+}
+
+// read gives a word, what it was before the last store, and when that was.
+func (c *cell) read(p unsafe.Pointer) (value, old, moment uint64) {
+	for i := 0; ; i++ {
+		m := c.moment.Load()
+		value, old = atomic.LoadUint64((*uint64)(p)), c.old.Load()
+		if m&1 == 0 && c.moment.Load() == m || i > lockPatience {
+			return value, old, m &^ 1
+		}
+		runtime.Gosched()
+	}
+}
+
+// change replaces the word at p by f of it, if f says so, and gives the moment
+// and what was there.
+func (h *History) change(p unsafe.Pointer, c *cell, f func(old uint64) (value uint64, mask uint8)) (was, moment uint64) {
+	moment = c.lock()
+	was = atomic.LoadUint64((*uint64)(p))
+	if v, mask := f(was); mask != 0 {
+		moment = h.tick()
+		c.old.Store(was)
+		storeBytes(p, v, mask)
+	}
+	c.moment.Store(moment)
+	return was, moment
+}
+
+// storeBytes writes the bytes of a word that mask names, and touches no others:
+// they may be somebody's who knows of no lock.
+func storeBytes(p unsafe.Pointer, v uint64, mask uint8) {
+	if mask == 0xff {
+		atomic.StoreUint64((*uint64)(p), v)
+		return
+	}
+	for i := uint(0); i < 8; {
+		switch {
+		case i&3 == 0 && mask>>i&15 == 15:
+			atomic.StoreUint32((*uint32)(unsafe.Add(p, i)), uint32(v>>(8*i)))
+			i += 4
+		case i&1 == 0 && mask>>i&3 == 3:
+			*(*uint16)(unsafe.Add(p, i)) = uint16(v >> (8 * i))
+			i += 2
+		default:
+			if mask>>i&1 != 0 {
+				*(*uint8)(unsafe.Add(p, i)) = uint8(v >> (8 * i))
+			}
+			i++
+		}
+	}
+}
+
+// A read of a word is kept as: the number of releases that the block had made,
+// 16 bits; the block's number, 8 bits; the bytes that were read, 8 bits.
+
+// noteRead remembers that a block of a process has read bytes of a word.
+func (h *History) noteRead(c *cell, process int, block uint32, mask uint8) {
+	n := h.head.released[process%readers][block%blocks].Load()
+	r, at := n<<16|block%blocks<<8, &c.readers[process%readers]
+	if old := at.Load(); old&^0xff == r {
+		r |= old & 0xff
+	}
+	at.Store(r | uint32(mask))
+}
+
+// noteRelease counts a release.
+func (h *History) noteRelease(process int, block uint32) {
+	p, b := process%readers, block%blocks
+	n := h.head.released[p][b].Load() + 1
+	h.head.moments[p][b][n%releasesKept].Store(h.tick())
+	h.head.released[p][b].Store(n)
+}
+
+// Synchronize tells that all launches of a process have ended and that somebody
+// knows: what they have read may be overwritten by whoever hears of it.
+func (h *History) Synchronize(process int) {
+	for b := range uint32(blocks) {
+		h.noteRelease(process, b)
+	}
+}
+
+// unordered looks for a read of bytes of the word that no synchronisation puts
+// before a store to them by a thread of process own that had acquired at the
+// moment acquired and not since: the reader has not released since it read, or
+// did so after that moment.
+func (h *History) unordered(c *cell, own int, mask uint8, acquired uint64) (process int, block uint32, found bool) {
+	for p := range readers {
+		r := c.readers[p].Load()
+		if uint8(r)&mask == 0 || p == own%readers {
+			continue
+		}
+		b, read := r>>8&255, uint16(r>>16)
+		behind := uint16(h.head.released[p][b].Load()) - read
+		if behind == 0 || behind < releasesKept && h.head.moments[p][b][(read+1)%releasesKept].Load() > acquired {
+			return p, b, true
+		}
+	}
+	return 0, 0, false
+}

@@ -1,0 +1,290 @@
+package exec
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"unsafe"
+)
+
+// Weak turns on the weak memory model: a launch behaves in any way, chosen by
+// Seed, that the PTX memory model lets a program behave which synchronises too
+// little. Kernels must have been made by CompileWeak. docs/proof.md describes
+// the model and what it leaves out.
+//
+// In short: a store stays with its thread until chance, or a release or fence
+// by which it has to, brings it further: to the block, to the GPU, to memory. A
+// load of global memory may give what was there before the last store, as long
+// as its thread has not synchronised since. Every device's copy of a multicast
+// address is a place of its own in this.
+type Weak struct {
+	History *History
+	Seed    uint64
+	// Process tells apart whose reads and releases are whose; 0 to 7.
+	Process int
+	// Turn, when not nil, is called between steps of a launch, so that several
+	// launches can take turns in a reproducible order. An error ends the launch.
+	Turn func() error
+}
+
+// model is the weak memory of one launch.
+type model struct {
+	level // what the GPU's blocks have released to each other
+	h     *History
+	cfg   *Weak
+	rng   *rand.Rand
+	grown uint64 // moment that the latest acquired of a thread that released at GPU scope
+	// The temper of this launch, drawn from the seed, in 1/256.
+	hold  uint32      // how often a store is kept back
+	stale uint32      // how often a load gives an old value where it may
+	drain uint32      // how often chance lets a store go, a step
+	old   [][2]uint64 // what weakViews read
+	views []unsafe.Pointer
+}
+
+// blockModel is the weak memory of a block.
+type blockModel struct {
+	level
+	m       *model
+	block   uint32
+	threads []threadModel
+	met     [barriers]uint64 // at each barrier: what the threads there have acquired, at most
+	grown   uint64           // as of model, at block scope
+	pace    uint32           // the slower, the higher
+}
+
+// threadModel is the weak memory of a thread.
+type threadModel struct {
+	level
+	acquired uint64 // the moment up to which it must see everybody's stores
+}
+
+// tempers are what a seed chooses from.
+var tempers = []struct{ hold, stale, drain uint32 }{
+	{256, 256, 8}, {256, 128, 64}, {256, 0, 4}, {128, 256, 32}, {0, 256, 256}, {256, 16, 16}, {230, 200, 2}, {64, 64, 128},
+}
+
+func newModel(cfg *Weak) *model {
+	m := &model{h: cfg.History, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Process)))}
+	t := tempers[m.rng.IntN(len(tempers))]
+	m.hold, m.stale, m.drain = t.hold, t.stale, t.drain
+	return m
+}
+
+func (m *model) chance(of256 uint32) bool { return m.rng.Uint32()&255 < of256 }
+
+// begin prepares the memory of a block: a thread that starts sees everything so
+// far.
+func (m *model) begin(c *cta) {
+	if c.weak == nil {
+		c.weak = &blockModel{threads: make([]threadModel, c.threads)}
+	}
+	b := c.weak
+	b.m, b.block = m, c.index
+	b.reset()
+	b.grown = m.h.now()
+	b.met = [barriers]uint64{}
+	b.pace = []uint32{1, 1, 2, 8, 32}[m.rng.IntN(5)]
+	for i := range b.threads {
+		b.threads[i].reset()
+		b.threads[i].acquired = b.grown
+	}
+}
+
+// end passes on what a block leaves behind.
+func (m *model) end(c *cta) {
+	b := c.weak
+	for i := range b.threads {
+		b.threads[i].into(&b.level)
+	}
+	b.into(&m.level)
+}
+
+func (w *warp) thread(l uint8) *threadModel { return &w.cta.weak.threads[w.first+uint32(l)] }
+
+// read gives a word of global memory as the thread sees it. mask are the bytes
+// that count, data tells that nobody may store to them meanwhile.
+func (m *model) read(b *blockModel, t *threadModel, p unsafe.Pointer, mask uint8, strong, data bool) uint64 {
+	c := m.h.cell(p)
+	v, old, moment := c.read(p)
+	if moment > t.acquired && (v^old)&spread(mask) != 0 {
+		if moment > max(t.seen[p], b.seen[p], m.seen[p]) {
+			stale := m.stale
+			if strong {
+				stale /= 2 // or a loop would never see the new value
+			}
+			switch {
+			case m.chance(stale):
+				v = old
+			case strong:
+				t.note(p, moment)
+			}
+		}
+	}
+	if data {
+		m.h.noteRead(c, m.cfg.Process, b.block, mask)
+	}
+	return t.over(p, b.over(p, m.over(p, v)))
+}
+
+// acquire lets a thread see what others have released to the scope.
+func (m *model) acquire(b *blockModel, t *threadModel, s scope) {
+	switch s {
+	case scopeCTA:
+		t.acquired = max(t.acquired, b.grown)
+	case scopeCluster, scopeGPU:
+		t.acquired = max(t.acquired, m.grown, b.grown)
+	default:
+		t.acquired = m.h.now()
+		clear(t.seen)
+	}
+}
+
+// release brings the stores of a thread, and those that it has synchronised
+// with, to where the scope sees them.
+func (m *model) release(b *blockModel, t *threadModel, s scope) {
+	t.into(&b.level)
+	b.grown = max(b.grown, t.acquired)
+	if s == scopeCTA {
+		return
+	}
+	b.into(&m.level)
+	m.grown = max(m.grown, t.acquired)
+	if s == scopeSystem {
+		for len(m.stores) > 0 {
+			m.commit(&m.level, m.any(m.rng))
+		}
+	}
+	m.h.noteRelease(m.cfg.Process, b.block)
+}
+
+// write makes a store of a thread.
+func (m *model) write(b *blockModel, t *threadModel, s pending) {
+	s.acquired = t.acquired
+	t.put(s)
+	if !m.chance(m.hold) {
+		m.flush(b, t, s.word)
+	}
+}
+
+// commit brings the i-th store of a level to memory.
+func (m *model) commit(l *level, i int) {
+	s := l.take(i)
+	c := m.h.cell(s.word)
+	var process int
+	var block uint32
+	race := false
+	_, moment := m.h.change(s.word, c, func(old uint64) (uint64, uint8) {
+		if (old^s.value)&spread(s.mask) != 0 {
+			process, block, race = m.h.unordered(c, m.cfg.Process, s.mask, s.acquired)
+		}
+		return s.value, s.mask
+	})
+	l.note(s.word, moment)
+	if race {
+		panic(&Fault{Kind: DataRace, Addr: s.addr, Bytes: 8, Block: s.block, Thread: s.thread, Line: s.in.Line, Text: s.in.Text,
+			Err: fmt.Errorf("process %d, block %d has read it, and no release and acquire are in between", process, block)})
+	}
+}
+
+// flush brings to memory what a thread and its wider levels keep of a word, the
+// oldest first.
+func (m *model) flush(b *blockModel, t *threadModel, p unsafe.Pointer) {
+	for _, l := range []*level{&m.level, &b.level, &t.level} {
+		if i := l.find(p); i >= 0 {
+			m.commit(l, i)
+		}
+	}
+}
+
+// settle lets one store go that chance finds: of the GPU, or of a block or one of
+// its threads.
+func (m *model) settle(resident []*cta) {
+	if len(m.stores) > 0 && m.rng.IntN(2) == 0 {
+		m.commit(&m.level, m.any(m.rng))
+		return
+	}
+	if len(resident) == 0 {
+		return
+	}
+	c := resident[m.rng.IntN(len(resident))]
+	b := c.weak
+	if len(b.stores) > 0 && m.rng.IntN(4) == 0 {
+		s := &b.stores[b.any(m.rng)]
+		if i := m.find(s.word); i >= 0 {
+			m.commit(&m.level, i)
+		}
+		m.commit(&b.level, b.find(s.word))
+		return
+	}
+	from := m.rng.IntN(len(b.threads))
+	for i := range b.threads {
+		if t := &b.threads[(from+i)%len(b.threads)]; len(t.stores) > 0 {
+			m.flush(b, t, t.stores[t.any(m.rng)].word)
+			return
+		}
+	}
+}
+
+// update is an atomic operation on an element of 4 or 8 bytes.
+func (m *model) update(b *blockModel, t *threadModel, p unsafe.Pointer, a access, f func(old uint64) (value uint64, store bool)) uint64 {
+	if a.order == release || a.order == acquireRelease {
+		m.release(b, t, a.scope)
+	}
+	word, shift := wordOf(p)
+	m.flush(b, t, word)
+	mask := uint8(maskOf(int(a.width))) << (shift / 8)
+	was, moment := m.h.change(word, m.h.cell(word), func(old uint64) (uint64, uint8) {
+		v, ok := f(old >> shift & maskOf(int(a.width)*8))
+		if !ok {
+			return 0, 0
+		}
+		return v << shift, mask
+	})
+	t.note(word, moment)
+	if a.order == acquire || a.order == acquireRelease {
+		m.acquire(b, t, a.scope)
+	}
+	return was >> shift & maskOf(int(a.width)*8)
+}
+
+// wordOf gives the aligned word in which an element lies, and where in it.
+func wordOf(p unsafe.Pointer) (unsafe.Pointer, uint) {
+	in := uintptr(p) & 7
+	return unsafe.Add(p, -int(in)), uint(in) * 8
+}
+
+// arrive brings the threads of w to a barrier: the block sees what they stored.
+func (b *blockModel) arrive(w *warp, id int) {
+	for _, l := range w.act {
+		t := w.thread(l & 31)
+		t.into(&b.level)
+		b.met[id] = max(b.met[id], t.acquired)
+	}
+}
+
+// leave lets the threads of m go on: they see what all that arrived had seen.
+func (b *blockModel) leave(w *warp, id int, m uint32) {
+	for l := range uint8(warpSize) {
+		if m>>l&1 != 0 {
+			t := w.thread(l)
+			t.acquired = max(t.acquired, b.met[id])
+		}
+	}
+}
+
+// meet is arrive and leave for threads of one warp.
+func (b *blockModel) meet(w *warp, m uint32) {
+	var most uint64
+	for l := range uint8(warpSize) {
+		if m>>l&1 != 0 {
+			t := w.thread(l)
+			t.into(&b.level)
+			most = max(most, t.acquired)
+		}
+	}
+	for l := range uint8(warpSize) {
+		if m>>l&1 != 0 {
+			w.thread(l).acquired = most
+		}
+	}
+}
