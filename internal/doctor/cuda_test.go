@@ -122,7 +122,7 @@ func TestFakeGPUs(t *testing.T) {
 	want(t, find(t, r.Findings, "gpu.visible"), OK, Yes)
 	want(t, find(t, r.Findings, "gpu.libcuda"), Info, Unknown)
 	want(t, find(t, r.Findings, "gpu.attributes"), OK, "", "multicast (132) not asked (NCCL_NVLS_ENABLE=0 in the environment)", "POSIX file descriptors (103) 1")
-	want(t, find(t, r.Findings, "gpu.fabric-handles"), Info, "", "needs neither", "error 800", "no IMEX channel")
+	want(t, find(t, r.Findings, "gpu.fabric-handles"), Info, "", "neither is needed", "error 800", "no IMEX channel")
 	want(t, find(t, r.Findings, "nvls.switched-off"), Warning, No, "NCCL_NVLS_ENABLE=0 in the environment")
 	want(t, find(t, r.Findings, "multicast"), Skipped, Unknown, "NCCL_NVLS_ENABLE=0", "no multicast call was made")
 	want(t, find(t, r.Findings, "peers"), Failed, No, "gives wrong data")

@@ -103,6 +103,15 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+func TestReconcileCompiler(t *testing.T) {
+	findings := []Finding{compiler(fakeSystem(t, nil), "/nowhere"), {ID: "peers", Outcome: No}}
+	reconcile(findings)
+	want(t, findings[0], Info, Unknown)
+	findings[1].Outcome = Yes
+	reconcile(findings)
+	want(t, findings[0], OK, Yes, "kernels were compiled")
+}
+
 // What the driver's "no multicast" is due to is told from what NVML found, and
 // from nothing else.
 func TestNotOffered(t *testing.T) {

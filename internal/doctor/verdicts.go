@@ -252,7 +252,10 @@ func (d *doctor) fabric(infos []device.Info, all []told) Finding {
 			f.Evidence = append(f.Evidence, Evidence{"granted", "cuMemCreate with a FABRIC handle"})
 		default:
 			f.Evidence = append(f.Evidence, Evidence{t.End.FabricText, "cuMemCreate with a FABRIC handle"})
-			f.What = "FABRIC handles are refused here, and IMEX channels would be needed for them; this program needs neither: it shares memory, also behind a multicast object, by file descriptor"
+			f.What = "FABRIC handles are refused here, and not needed: this program shares memory, also behind a multicast object, by file descriptor"
+			if device.Code(t.End.FabricCode) == device.NotPermitted {
+				f.What = "FABRIC handles are refused here (800), as they are without an IMEX channel; neither is needed: this program shares memory, also behind a multicast object, by file descriptor"
+			}
 		}
 		break
 	}
