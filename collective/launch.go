@@ -62,6 +62,9 @@ func (l *Launch) record(s device.Stream) error {
 	err := l.Enqueue(s)
 	graph, endErr := s.EndCapture()
 	if err := errors.Join(err, endErr); err != nil {
+		if graph != nil {
+			err = errors.Join(err, graph.Close())
+		}
 		return err
 	}
 	l.graph = graph
