@@ -70,8 +70,8 @@ func (s *stream) comment(line []byte, n int) {
 	case t == "Using devices":
 		s.head.devices, s.head.groups, s.head.listed, s.head.listCut = nil, nil, true, false
 	case s.head.listed && strings.HasSuffix(t, "..."):
-		s.device(strings.TrimSuffix(t, "..."), n)
 		s.head.listCut = true
+		s.device(strings.TrimSuffix(t, "..."), n)
 	case strings.HasPrefix(t, "Rank "):
 		s.device(t, n)
 	case strings.HasPrefix(t, "Per-Iteration Report"):
