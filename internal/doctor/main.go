@@ -58,13 +58,11 @@ func Main(ctx context.Context, o Options) failure.Code {
 	if err != nil {
 		d.add(fromError("launcher", "the launcher's variables contradict each other", err, allModes, "environment"))
 	}
-	if (ev.Launcher == mpiboot.LauncherOpenMPI || ev.Launcher == mpiboot.LauncherMPICH || ev.Launcher == mpiboot.LauncherSlurm) && ev.Size > 1 && ev.Rank == 0 && d.system.ownUserNamespace() {
-		// MPI ends the process where it cannot do this, and then nothing can be said.
-		fmt.Fprintf(o.Stderr, "nvls-allreduce: this rank is in a user namespace of its own (/proc/self/uid_map): if MPI ends it now, set %s\n", mpiRemedy)
-	}
+	well := d.witness(ev)
 	b := o.Config.Bootstrap
 	d.world, err = mpiboot.Join(ctx, mpiboot.Options{Launcher: b.Launcher, MPILibrary: b.MPILibrary, SocketDir: b.SocketDir,
 		Timeout: 2 * b.Timeout, Stderr: o.Stderr, Environ: d.system.Environ})
+	well()
 	if err != nil {
 		return d.notJoined(ev, err)
 	}
@@ -104,6 +102,7 @@ func (d *doctor) surroundings() {
 	s := d.system
 	d.add(container(s)...)
 	d.add(confinement(s)...)
+	d.add(network())
 	d.add(limits(s)...)
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"slices"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
@@ -31,6 +32,9 @@ func Probe(ctx context.Context, argument string, environ []string, stdout, stder
 	if err := json.Unmarshal([]byte(argument), &p.request); err != nil {
 		fmt.Fprintf(stderr, "the doctor's request cannot be read: %v\n", err)
 		return failure.Usage
+	}
+	if p.request.Ask == askWitness {
+		return beWitness(os.Stdin, stdout)
 	}
 	if simOptions != nil {
 		p.sim = *simOptions

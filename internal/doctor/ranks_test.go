@@ -81,9 +81,27 @@ func TestUserNamespaces(t *testing.T) {
 	if len(f.Cost) != 0 || code != 0 {
 		t.Errorf("exit code %d, costs %v", code, f.Cost)
 	}
+	// MPICH's launcher reads nothing after an abort.
 	if !strings.Contains(stderr, "user namespace of its own") || !strings.Contains(stderr, ucx) {
 		t.Errorf("MPI may end the ranks, and nothing was said before: %s", stderr)
 	}
+}
+
+// Open MPI ends the ranks inside MPI_Init where there is no network interface;
+// the doctor's witness tells.
+func TestEndedByMPI(t *testing.T) {
+	t.Parallel()
+	r, _, _ := program{args: []string{"run.device=sim"}, prefix: unshared(t, openMPI(t, "2"), "-rn")}.run(t)
+	want(t, find(t, r.Findings, "ranks"), Failed, No, "ended before MPI_Init returned", "a user namespace of its own", "ip link set lo up")
+	want(t, find(t, r.Findings, "network"), Warning, No, "no network interface is up")
+	want(t, find(t, r.Findings, "launcher"), Info, "", "one of 2 ranks")
+	if v := verdictOf(t, r, configs.ModeRing); v.Runs != No || v.Because[0] != "ranks" {
+		t.Errorf("%+v", v)
+	}
+	// Ended because another rank was killed.
+	prefix := append(openMPI(t, "2"), "sh", "-c", `if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then sleep 1; kill -9 $$; fi; exec "$0" "$@"`)
+	r, _, _ = program{args: []string{"run.device=sim"}, prefix: prefix}.run(t)
+	want(t, find(t, r.Findings, "ranks"), Failed, No, "ended before MPI_Init returned", "because another rank ended")
 }
 
 func TestProcessNamespaces(t *testing.T) {

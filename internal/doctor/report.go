@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -122,19 +123,28 @@ func sentence(modes []ModeVerdict, simulated bool) string {
 }
 
 func (d *doctor) print(r *Report) error {
-	var err error
-	if d.JSON {
-		e := json.NewEncoder(d.Stdout)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		err = e.Encode(r)
-	} else {
-		err = r.write(d.Stdout)
+	text, err := d.render(r)
+	if err == nil {
+		_, err = d.Stdout.Write(text)
 	}
 	if err != nil {
 		return failure.Wrap(failure.Internal, err, "cannot write the report")
 	}
 	return nil
+}
+
+// render writes the report in the form that was asked for.
+func (d *doctor) render(r *Report) ([]byte, error) {
+	var b bytes.Buffer
+	if !d.JSON {
+		err := r.write(&b)
+		return b.Bytes(), err
+	}
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(r)
+	return b.Bytes(), err
 }
 
 // write prints the report for people: the verdict, then every finding. What is
