@@ -37,6 +37,11 @@ func (c *importCommand) Run(e *environment) error {
 			return failure.Wrap(failure.Usage, err, "cannot read a log")
 		}
 		defer f.Close()
+		if same(f, c.Output) {
+			e := failure.New(failure.Usage, "--output %s is one of the logs", c.Output)
+			e.Why, e.Do, e.By = "it would be replaced by the result", "give another name", failure.User
+			return e
+		}
 		logs = append(logs, importer.Log{Name: name, Reader: f})
 	}
 	run, err := importer.Import(logs, importer.Options{Ranks: ranks, Version: moduleVersion()})
@@ -54,4 +59,14 @@ func (c *importCommand) Run(e *environment) error {
 		fmt.Fprintf(e.stdout, "  not complete: %s\n", run.Status.Reason)
 	}
 	return nil
+}
+
+// same reports whether path is the open file.
+func same(f *os.File, path string) bool {
+	a, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(path)
+	return err == nil && os.SameFile(a, b)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"slices"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
@@ -32,7 +33,11 @@ func Import(logs []Log, o Options) (*result.Run, error) {
 	p := &problems{}
 	sum := sha256.New()
 	var read []*log
-	for _, x := range logs {
+	for i, x := range logs {
+		if slices.ContainsFunc(logs[:i], func(y Log) bool { return y.Name == x.Name }) {
+			p.at(x.Name, 0, "a log is given twice", "its rows would stand twice", "")
+			continue
+		}
 		l := &log{name: x.Name, options: o, problems: p, streams: map[string]*stream{}}
 		l.read(x.Reader, sum)
 		read = append(read, l)

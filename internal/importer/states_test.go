@@ -227,3 +227,27 @@ func TestChoice(t *testing.T) {
 		}
 	}
 }
+
+// nccl-tests tells a failed call in the middle of a row. The rows before it are
+// whole, and the result says why there are no more.
+func TestFailedCall(t *testing.T) {
+	s := text(t, "nccl-2.13.log")
+	at := strings.Index(s, "  4183.2")
+	failed := s[:at] + "node1: Test CUDA failure common.cu:986 'out of memory'\n .. node1 pid 4100: Test failure common.cu:842\n"
+	run := from(t, 0, failed)
+	if len(run.Rows) != 4 || run.Status.State != result.Failed {
+		t.Errorf("%d rows, %s", len(run.Rows), run.Status.State)
+	}
+	has(t, run.Status.Reason, "a.log:14: nccl-tests says: Test CUDA failure common.cu:986 'out of memory'")
+	has(t, run.Status.Reason, "the log ends inside the table")
+	run = from(t, 0, s[:at]+"node1: Test timeout (60s) common.cu:344\n")
+	has(t, run.Status.Reason, "Test timeout (60s)")
+}
+
+func TestLogTwice(t *testing.T) {
+	s := text(t, "nccl-2.13.log")
+	_, err := Import([]Log{{"a.log", strings.NewReader(s)}, {"a.log", strings.NewReader(s)}}, Options{})
+	if err == nil || !strings.Contains(err.Error(), "given twice") {
+		t.Errorf("%v", err)
+	}
+}

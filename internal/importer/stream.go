@@ -3,6 +3,7 @@ package importer
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 )
 
 // stream is the lines of one rank, as far as a launcher tells them apart. Ranks
@@ -48,6 +49,9 @@ func (s *stream) line(b, raw []byte, n int) {
 			return
 		}
 	}
+	if bytes.Contains(b, []byte(": Test ")) && s.failure(b) {
+		return
+	}
 	if s.part != nil {
 		joined, at := append(s.part, b...), s.partLine
 		s.part = nil
@@ -71,6 +75,23 @@ func (s *stream) line(b, raw []byte, n int) {
 	default:
 		s.text(t, n)
 	}
+}
+
+// reFailure is how nccl-tests ends when a call fails or takes too long. The
+// message comes in the middle of a row, before its first number.
+var reFailure = regexp.MustCompile(`Test (?:(?:\w+ )?failure|timeout) .*$`)
+
+// failure reads such a message; the row before it was not finished.
+func (s *stream) failure(b []byte) bool {
+	m := reFailure.Find(b)
+	if m == nil || s.table == nil {
+		return false
+	}
+	s.part, s.short = nil, nil
+	if s.table.failed == "" {
+		s.table.failed = fmt.Sprintf("%s: nccl-tests says: %s", s.table.name(), m)
+	}
+	return true
 }
 
 // end is the end of the log: what is still open was cut.
