@@ -14,7 +14,7 @@ type Tuning struct {
 // Geometry chooses grid and block for a kernel in which work threads have
 // something to do, with at most maxBlocks blocks.
 func (t Tuning) Geometry(work uint64, maxBlocks uint32) Geometry {
-	g := Geometry{Blocks: t.Blocks, Threads: t.Threads}
+	g := Geometry(t)
 	if g.Threads == 0 {
 		// Whole warps; at least two, so that a barrier has a thread a rank.
 		g.Threads = uint32(min(max(CeilDiv(work, 32)*32, 64), kernels.MaxThreads))
