@@ -147,7 +147,7 @@ func warnings(runs []*result.Run) []string {
 func (c *chart) notes(left int) []string {
 	var out []string
 	if left > 0 {
-		out = append(out, fmt.Sprintf("%s without a size or a time not drawn", counted(left, "row")))
+		out = append(out, fmt.Sprintf("%s without a usable size or time not drawn", counted(left, "row")))
 	}
 	repeated := 0
 	for _, s := range c.all {

@@ -153,6 +153,8 @@ func ParseLimits(list []string, kinds []Kind) (map[Kind]Limits, error) {
 			return bad(fmt.Sprintf("the axis of %s is logarithmic and has no zero", k))
 		case a < 0:
 			return bad("nothing that is drawn is below zero")
+		case b-a < minRate || b > maxTime || k.logarithmic() && a < minTime:
+			return bad("the range is too small or too large")
 		}
 		out[k] = Limits{a, b}
 	}

@@ -58,6 +58,9 @@ func TestParseLimits(t *testing.T) {
 		{"NaN:1", both[:1], nil, "above the lower"},
 		{"-5:5", both[:1], nil, "below zero"},
 		{"0:5", both[1:], nil, "logarithmic"},
+		{"0:1e-300", both[:1], nil, "too small"},
+		{"1e-300:1", both[1:], nil, "too small"},
+		{"1:1e300", both[1:], nil, "too large"},
 	} {
 		got, err := plots.ParseLimits(strings.Fields(c.in), c.kinds)
 		switch {
@@ -133,7 +136,7 @@ func TestReferencesAndNotes(t *testing.T) {
 	}
 	all := strings.Join(words, " ")
 	for _, note := range []string{
-		"1 row without a size or a time not drawn", "1 size measured more than once: the median is drawn",
+		"1 row without a usable size or time not drawn", "1 size measured more than once: the median is drawn",
 		"no link share known: nccl", "points outside the range of the busbw axis",
 	} {
 		if !strings.Contains(all, note) {

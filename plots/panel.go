@@ -77,7 +77,7 @@ func (c *chart) busBW(p *panel) error {
 	if l := linkLimit(c.runs); l > 0 && l <= near {
 		c.referenceLine(p, l, limitLabel(l), limitDashes)
 	}
-	if p.hi == 0 {
+	if p.hi < minRate {
 		p.hi = 1 // a single rank has no bus bandwidth
 	}
 	p.Y.Min, p.Y.Max = 0, p.hi*1.05
@@ -186,7 +186,7 @@ func (c *chart) linkShare(p *panel) error {
 	}
 	if peak := linkPeak(c.runs); peak > 0 {
 		c.referenceLine(p, 100, peakLabel(peak), peakDashes)
-		if l := linkLimit(c.runs); l > 0 {
+		if l := linkLimit(c.runs); l > 0 && l <= 2*peak {
 			c.referenceLine(p, 100*l/peak, limitLabel(l), limitDashes)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"gonum.org/v1/plot/vg"
@@ -126,6 +127,26 @@ func TestSameBytes(t *testing.T) {
 		r := simulated(model(4, 1<<10, 1<<20, 4, allModes...))
 		if !bytes.Equal(render(t, f, r), render(t, f, r)) {
 			t.Errorf("%s: two charts of the same results differ", f)
+		}
+	}
+}
+
+// A chart drawn from a result file is that which the run drew itself: in its
+// zone, whatever the zone of the reader.
+func TestReplot(t *testing.T) {
+	r := spread(model(4, 1<<10, 1<<20, 4, "ring", "nccl"))
+	r.Start = time.Now().In(time.FixedZone("", -11*3600))
+	var file bytes.Buffer
+	if err := result.Encode(&file, r); err != nil {
+		t.Fatal(err)
+	}
+	read, err := result.Decode(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []plots.Format{plots.PNG, plots.SVG, plots.PDF} {
+		if !bytes.Equal(render(t, f, r), render(t, f, read)) {
+			t.Errorf("%s: the chart of the file is another", f)
 		}
 	}
 }

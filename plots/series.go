@@ -34,21 +34,38 @@ type point struct {
 	iterations        *result.Stats // nil when not taken
 }
 
+// Bounds of what an axis is made for. A result file may hold any number, and
+// ticks of a range like 1e-300 to 1e300 have no end.
+const (
+	minTime = 1e-6 // µs
+	maxTime = 1e15 // µs, 30 years
+	minRate = 1e-9 // GB/s, a byte a second
+	maxRate = 1e12 // GB/s
+)
+
+// drawable tells whether r can stand on the axes at all.
+func drawable(r result.Row) bool {
+	return r.Size > 0 && r.Time >= minTime && r.Time <= maxTime && r.BusBW <= maxRate
+}
+
 // hasSpread tells whether p can stand in a chart of Spread.
-func (p point) hasSpread() bool { return p.iterations != nil && p.iterations.Min > 0 }
+func (p point) hasSpread() bool {
+	s := p.iterations
+	return s != nil && s.Min >= minTime && s.Min <= s.P50 && s.P50 <= s.P99 && s.P99 <= maxTime
+}
 
 // hasShare tells whether p can stand in a chart of LinkShare.
-func (p point) hasShare() bool { return p.share != nil }
+func (p point) hasShare() bool { return p.share != nil && *p.share >= 0 && *p.share <= maxRate }
 
 // collect makes the lines of a chart, in the order in which the rows were
 // measured. Out-of-place rows are drawn; a mode that has only in-place rows is
-// drawn by those and says so. Rows of no size or no time cannot stand on a
-// logarithmic axis; they are left out and counted.
+// drawn by those and says so. Rows that are not drawable, as those of no time, are
+// left out and counted.
 func collect(runs []*result.Run, o Options) (all []series, left int) {
 	rows := make(map[key][]result.Row)
 	for i, run := range runs {
 		for _, r := range run.Rows {
-			if r.Size == 0 || r.Time <= 0 {
+			if !drawable(r) {
 				left++
 				continue
 			}

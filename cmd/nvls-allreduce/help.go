@@ -17,6 +17,8 @@ Examples:
       every mode, with the chart for the report
   nvls-allreduce --np 4 --device sim --config quick
       all of it without a GPU and without MPI, on the software device
+  nvls-allreduce plot out.json --kind busbw --theme print --size 8.5cmx7cm -o busbw.pdf
+      one column of a paper, of a result that -J wrote or import made
   nvls-allreduce config --config quick -n 50
       print the configuration that these flags make
 

@@ -10,9 +10,9 @@ import (
 type plotCommand struct {
 	results `embed:""`
 	Output  string   `short:"o" required:"" help:"File to write: .png, .svg or .pdf." placeholder:"FILE"`
-	Kind    []string `default:"busbw,time" help:"Panels from the top: busbw, time, speedup over a baseline, spread of iterations, link share." placeholder:"KIND,..."`
-	Theme   string   `default:"light" help:"light, dark, or print: greys that differ in dash and marker." placeholder:"THEME"`
-	Size    string   `help:"Size on paper: 8.5cmx7cm for a column; also mm, in, pt." placeholder:"WxH"`
+	Kind    []string `default:"busbw,time" help:"Panels from the top: busbw, time, speedup over a baseline, spread of iterations, link share. [busbw,time]" placeholder:"KIND,..."`
+	Theme   string   `default:"light" help:"light, dark, or print: greys that differ in dash and marker. [light]" placeholder:"THEME"`
+	Size    string   `help:"Size on paper: 8.5cmx7cm for a column; also mm, in, pt. [9in wide]" placeholder:"WxH"`
 	YLim    []string `name:"ylim" help:"Range of the vertical axis: 0:500, or busbw=0:500 of one of several kinds." placeholder:"LO:HI"`
 }
 

@@ -224,6 +224,16 @@ func TestJSONRoundTrip(t *testing.T) {
 		want.Start = time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "start"), 0).UTC()
 		want.Host = text.Draw(t, "host name")
 		want.Rows = rapid.SliceOfN(row, 1, 5).Draw(t, "rows")
+		want.Name, want.Tool = text.Draw(t, "name"), text.Draw(t, "tool")
+		want.Notes = rapid.SliceOfN(text, 1, 3).Draw(t, "notes")
+		want.Libraries = rapid.SliceOfN(text, 1, 3).Draw(t, "libraries")
+		want.Config = rapid.MapOfN(text, text, 1, 3).Draw(t, "config")
+		want.Env = rapid.MapOfN(text, text, 1, 3).Draw(t, "environment")
+		want.LinkLimit = positive.Draw(t, "link limit")
+		want.Rows[0].Range = &result.Range{N: 3, Min: positive.Draw(t, "range"), P99: 2, Max: 3, CV: 0.5}
+		want.Rows[0].Source = &result.Source{File: text.Draw(t, "file"), Line: 3, Table: 1}
+		want.Predictions = []result.Prediction{{Size: count.Draw(t, "predicted size"), Algorithm: text.Draw(t, "predicted algorithm"),
+			Time: rapid.Ptr(positive, true).Draw(t, "predicted time"), Seen: 1}}
 		var b bytes.Buffer
 		if err := result.Encode(&b, want); err != nil {
 			t.Fatal(err)
