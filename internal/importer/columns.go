@@ -129,16 +129,16 @@ func (s *stream) openTable(t string, n int) {
 	}
 	s.table, s.cols = tab, c
 	if c.deviation {
-		tab.note("%s: the error column is the largest deviation and no count; wrong is 0 where it is 0 and unknown elsewhere", tab.name())
+		tab.note("the error column is the largest deviation and no count; wrong is 0 where it is 0 and unknown elsewhere")
 	}
 	if !h.placed {
-		tab.note("%s: the line of the placements is missing; out of place comes first in every version of nccl-tests", tab.name())
+		tab.note("the line of the placements is missing; out of place comes first in every version of nccl-tests")
 	}
 	if c.stamp {
-		tab.note("%s: the timestamps of the rows were left out", tab.name())
+		tab.note("the timestamps of the rows were left out")
 	}
 	if c.oneHalf {
-		tab.note("%s: mscclpp-test prints neither data type nor operation", tab.name())
+		tab.note("mscclpp-test prints neither data type nor operation")
 	}
 }
 

@@ -193,7 +193,7 @@ func (l *log) openJSON(c jsonConfig, code int, start string) *table {
 		tab.devices = h.devices
 	}
 	if start != "" {
-		tab.note("%s: started %s, in the host's local time", l.name, start)
+		tab.note("started %s, in the host's local time", start)
 	}
 	return tab
 }
@@ -263,9 +263,9 @@ func (l *log) jsonRow(tab *table, w *jsonRow) (why string) {
 				r.Times = append(r.Times, t.value)
 			}
 			r.Iterations = result.Summarize(r.Times)
-			tab.note("%s: iterations are CUDA event times, for each the slowest process", l.name)
+			tab.note("iterations are CUDA event times, for each the slowest process")
 			if x.iter.Skipped > 0 {
-				tab.note("%s: the first %d iterations are left out, as -K asked", l.name, x.iter.Skipped)
+				tab.note("iterations left out at the beginning, as -K asked: %d", x.iter.Skipped)
 			}
 		}
 		tab.add(0, r, h.Time.printed, &h.AlgBW.printed, &h.BusBW.printed)

@@ -105,8 +105,8 @@ func (s *stream) pretty(t []byte, n int) {
 		m.pretty = s.log.open(n, "MSCCL++ allreduce_bench.py")
 		// Each time is of one launch of a graph that holds all iterations.
 		m.pretty.graph = 1
-		m.pretty.note("%s: allreduce_bench.py prints no placement; the rows are taken as in place", m.pretty.name())
-		m.pretty.note("%s: sizes were read back from one decimal and checked against time and bandwidth; correctness there is within a tolerance, so wrong is not known", m.pretty.name())
+		m.pretty.note("allreduce_bench.py prints no placement; the rows are taken as in place")
+		m.pretty.note("sizes were read back from one decimal and checked against time and bandwidth; correctness there is within a tolerance, so wrong is not known")
 		return
 	}
 	if m.pretty == nil {
@@ -177,10 +177,10 @@ func (s *stream) benchText(t []byte, n int) bool {
 			b.table.skip = "it is of " + b.collective
 		}
 		if b.sku != "" {
-			b.table.note("%s: the benchmark calls the GPU %s", b.table.name(), b.sku)
+			b.table.note("the benchmark calls the GPU %s", b.sku)
 		}
-		b.table.note("%s: bench_collective.py prints no placement; the rows are taken as in place, its default", b.table.name())
-		b.table.note("%s: sizes are rounded to one decimal and were found from all rows together; correctness there is within a tolerance, so wrong is not known", b.table.name())
+		b.table.note("bench_collective.py prints no placement; the rows are taken as in place, its default")
+		b.table.note("sizes are rounded to one decimal and were found from all rows together; correctness there is within a tolerance, so wrong is not known")
 		return true
 	}
 	if m.bench != nil && bytes.HasPrefix(t, []byte("-")) && bytes.Contains(t, []byte("-+-")) {

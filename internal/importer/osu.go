@@ -69,13 +69,13 @@ func (s *stream) osuHeader(t string, n int) {
 	s.table, s.osu.open, s.osu.columns = tab, true, columns
 	// Nothing tells the end of a table.
 	tab.closed = true
-	tab.note("%s: time is OSU's average latency over ranks and iterations; bandwidths were computed from it", tab.name())
-	tab.note("%s: osu_allreduce reduces by MPI_SUM and does not print whether in place (-l); the rows are taken as out of place", tab.name())
+	tab.note("time is OSU's average latency over ranks and iterations; bandwidths were computed from it")
+	tab.note("osu_allreduce reduces by MPI_SUM and does not print whether in place (-l); the rows are taken as out of place")
 	if s.osu.datatype == "" {
-		tab.note("%s: osu_allreduce %s prints no data type", tab.name(), s.osu.version)
+		tab.note("osu_allreduce %s prints no data type", s.osu.version)
 	}
 	if s.osu.accel != "" {
-		tab.note("%s: buffers on %s", tab.name(), s.osu.accel)
+		tab.note("buffers on %s", s.osu.accel)
 	}
 	var left []string
 	for _, c := range columns[2:] {
@@ -84,7 +84,7 @@ func (s *stream) osuHeader(t string, n int) {
 		}
 	}
 	if len(left) > 0 {
-		tab.note("%s: left out, for they are no times of the slowest rank in each iteration: %s", tab.name(), strings.Join(left, ", "))
+		tab.note("left out, for they are no times of the slowest rank in each iteration: %s", strings.Join(left, ", "))
 	}
 }
 

@@ -131,7 +131,7 @@ func TestManyRepeats(t *testing.T) {
 		t.Errorf("%d rows, cycles %d and %d", len(run.Rows), run.Rows[8].Cycle, run.Rows[10].Cycle)
 	}
 	has(t, strings.Join(run.Notes, "\n"), "sizes stand up to 5 times and are all kept, as cycles: 1024 (lines 18, 19, 20 and 2 more), 2048 (lines 23, 24, 25 and 2 more)")
-	has(t, strings.Join(run.Notes, "\n"), "8192 (lines 33, 34, 35 and 2 more), 2 more")
+	has(t, strings.Join(run.Notes, "\n"), "8192 (lines 33, 34, 35 and 2 more) and 2 more")
 }
 
 // Logs of one name in several folders are told apart by their paths.

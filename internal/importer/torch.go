@@ -228,7 +228,7 @@ func (s *stream) closeTorch() {
 		tab.cut = "the medians are missing; the time is the median of the trials that are there"
 	}
 	if x.trials > 0 && len(x.values) < x.trials && tab.cut == "" {
-		tab.note("%s: %d of %d trials are in the log", tab.name(), len(x.values), x.trials)
+		tab.note("%d of %d trials are in the log", len(x.values), x.trials)
 	}
 	r.AlgBW = result.AlgBW(size, r.Time)
 	r.BusBW = result.BusBW(r.AlgBW, ranks)
@@ -239,10 +239,9 @@ func (s *stream) closeTorch() {
 		tab.sweep = &result.Sweep{MinBytes: size, MaxBytes: size, Warmup: x.warmup, Iters: x.iters, Cycles: 1}
 	}
 	shown := all[len(all)-1].rate.value
-	tab.note("%s: the script's bandwidth is %s (%g for the median); converted to bus bandwidth, 2(n−1)/n·bytes/time in GB/s with n = %d: %.2f",
-		tab.name(), formula, shown, ranks, r.BusBW)
-	tab.note("%s: time is the median of %d trials; each trial is the mean of %d calls and stands as one iteration", tab.name(), max(len(x.values), 1), max(x.iters, 1))
-	tab.note("%s: the script does not tell which library reduced", tab.name())
+	tab.note("the script's bandwidth is %s (%g for the median); converted to bus bandwidth, 2(n−1)/n·bytes/time in GB/s with n = %d: %.2f", formula, shown, ranks, r.BusBW)
+	tab.note("time is the median of %d trials; each trial is the mean of %d calls and stands as one iteration", max(len(x.values), 1), max(x.iters, 1))
+	tab.note("the script does not tell which library reduced")
 	tab.append(x.line, r)
 }
 
