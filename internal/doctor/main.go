@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/signal"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
@@ -121,7 +123,8 @@ func (d *doctor) notJoined(ev mpiboot.Evidence, err error) failure.Code {
 	if ev.Rank > 0 {
 		fmt.Fprintf(d.Stderr, "nvls-allreduce: rank %d: the doctor could not meet the other ranks: %v\n", ev.Rank, err)
 		// The launcher ends all ranks when the first one leaves: rank 0's report goes
-		// first.
+		// first. This rank leaves by itself then, with the code that it has.
+		signal.Ignore(syscall.SIGTERM)
 		time.Sleep(time.Second)
 	} else {
 		d.print(d.report(merge([]int{0}, [][]Finding{d.findings})))
@@ -212,7 +215,7 @@ func (d *doctor) devices(ctx context.Context, off string) error {
 		d.add(f...)
 		kernel, version := kernelDriver(s)
 		d.add(kernel)
-		f, _ = askNVML(s)
+		f, n.nvml = askNVML(s)
 		d.add(f...)
 		d.driver, f = openCUDA(s, off, d.deadline())
 		loaded := ""

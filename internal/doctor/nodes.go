@@ -22,13 +22,14 @@ type nodes struct {
 	present []string // /dev/nvidia0, …
 	usable  []string // those that can be opened
 	host    int      // GPUs that the kernel driver has, -1 when that cannot be told
+	nvml    int      // GPUs that NVML sees, -1 when that cannot be told
 }
 
 // deviceNodes opens every device node that CUDA needs. The second result says
 // whether GPUs can be reached at all.
 func deviceNodes(s *System) ([]Finding, nodes) {
 	var out []Finding
-	n := nodes{host: -1}
+	n := nodes{host: -1, nvml: -1}
 	if gpus, err := os.ReadDir(s.path("/proc/driver/nvidia/gpus")); err == nil {
 		n.host = len(gpus)
 	}
@@ -137,14 +138,16 @@ var maskVariables = []string{"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "
 	"SLURM_TRES_BIND", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL"}
 
 // masked compares the GPUs that CUDA shows to those that are there, and says
-// what hides the others. visible is CUDA's count, peersWanted how many this node's
-// ranks need.
+// what hides the others. visible is CUDA's count.
 func masked(s *System, n nodes, visible int) Finding {
 	const id = "gpu.masked"
-	there := max(len(n.present), n.host)
+	there := max(len(n.present), n.host, n.nvml)
 	e := evidence(fmt.Sprint(visible), "cuDeviceGetCount", fmt.Sprint(len(n.present)), "nodes /dev/nvidiaN")
 	if n.host >= 0 {
 		e = append(e, Evidence{fmt.Sprint(n.host), "folders in /proc/driver/nvidia/gpus"})
+	}
+	if n.nvml >= 0 {
+		e = append(e, Evidence{fmt.Sprint(n.nvml), "nvmlDeviceGetCount"})
 	}
 	for _, name := range maskVariables {
 		if v := s.getenv(name); v != "" {
@@ -168,8 +171,8 @@ func masked(s *System, n nodes, visible int) Finding {
 	case v != "" && len(n.usable) > visible:
 		f.What = hidden + "CUDA_VISIBLE_DEVICES=" + v + " hides the others. NVLS and peer access need all GPUs visible to every rank"
 		f.Do = "unset CUDA_VISIBLE_DEVICES; the program gives each rank a GPU of its own"
-		if s.getenv("SLURM_GPUS_PER_TASK") != "" || s.getenv("SLURM_GPU_BIND") != "" {
-			f.Do = "use srun --gpus-per-node=N --gpu-bind=none, so that Slurm does not set CUDA_VISIBLE_DEVICES for each task"
+		if s.getenv("SLURM_STEP_ID") != "" {
+			f.Do = "use srun --gpus-per-node=N --gpu-bind=none, with which Slurm does not set CUDA_VISIBLE_DEVICES for each task; if the job itself sets it, unset it"
 		}
 	case len(n.present) < n.host:
 		f.What = hidden + "the container or the batch system has put only these device nodes here"

@@ -150,13 +150,14 @@ func TestMasked(t *testing.T) {
 		outcome Outcome
 		words   []string
 	}{
-		{"all visible", nodes{all, all, 4}, 4, nil, OK, Yes, []string{"4"}},
-		{"masked by the variable", nodes{all, all, 4}, 1, []string{"CUDA_VISIBLE_DEVICES=2"}, Warning, No, []string{"CUDA_VISIBLE_DEVICES=2 hides", "unset CUDA_VISIBLE_DEVICES"}},
-		{"masked by Slurm", nodes{all, all, 4}, 1, []string{"CUDA_VISIBLE_DEVICES=0", "SLURM_GPUS_PER_TASK=1"}, Warning, No, []string{"--gpu-bind=none", "SLURM_GPUS_PER_TASK=1"}},
-		{"denied by a control group", nodes{all, all[:1], 4}, 1, []string{"CUDA_VISIBLE_DEVICES=0"}, Warning, No, []string{"cannot be opened", "--gpu-bind=none"}},
-		{"fewer nodes than GPUs", nodes{all[:1], all[:1], 8}, 1, nil, Warning, No, []string{"1 of 8 GPUs", "--gpus all"}},
-		{"unknown cause", nodes{all, all, 4}, 3, nil, Warning, No, []string{"nothing was found that hides"}},
-		{"unknown number", nodes{nil, nil, -1}, 2, nil, Info, Unknown, []string{"cannot be told"}},
+		{"all visible", nodes{all, all, 4, -1}, 4, nil, OK, Yes, []string{"4"}},
+		{"masked by the variable", nodes{all, all, 4, -1}, 1, []string{"CUDA_VISIBLE_DEVICES=2"}, Warning, No, []string{"CUDA_VISIBLE_DEVICES=2 hides", "unset CUDA_VISIBLE_DEVICES"}},
+		{"masked by Slurm", nodes{all, all, 4, -1}, 1, []string{"CUDA_VISIBLE_DEVICES=0", "SLURM_GPUS_PER_TASK=1", "SLURM_STEP_ID=0"}, Warning, No, []string{"--gpu-bind=none", "SLURM_GPUS_PER_TASK=1"}},
+		{"denied by a control group", nodes{all, all[:1], 4, -1}, 1, []string{"CUDA_VISIBLE_DEVICES=0"}, Warning, No, []string{"cannot be opened", "--gpu-bind=none"}},
+		{"fewer nodes than GPUs", nodes{all[:1], all[:1], 8, -1}, 1, nil, Warning, No, []string{"1 of 8 GPUs", "--gpus all"}},
+		{"unknown cause", nodes{all, all, 4, -1}, 3, nil, Warning, No, []string{"nothing was found that hides"}},
+		{"NVML sees more", nodes{nil, nil, -1, 8}, 2, nil, Warning, No, []string{"2 of 8", "nothing was found that hides"}},
+		{"unknown number", nodes{nil, nil, -1, -1}, 2, nil, Info, Unknown, []string{"cannot be told"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			want(t, masked(fakeSystem(t, nil, tt.environ...), tt.nodes, tt.visible), tt.sev, tt.outcome, tt.words...)

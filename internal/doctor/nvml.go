@@ -13,23 +13,17 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/sigguard"
 )
 
-// management is what NVML knows and libcuda does not tell, or does not tell when
-// cuInit fails.
-type management struct {
-	devices int
-	fabric  []string // state of each device's fabric registration, "" when unknown
-}
-
 // askNVML reads driver version, MIG, confidential computing, virtualisation and
-// the state of the NVLink fabric. An entry point that the library lacks is not
+// the state of the NVLink fabric, none of which libcuda tells where cuInit fails.
+// gpus is the number of GPUs that NVML sees, -1 when it cannot tell. An entry point that the library lacks is not
 // called: the dynamic linker would end the process.
-func askNVML(s *System) (out []Finding, m management) {
+func askNVML(s *System) (out []Finding, gpus int) {
 	started := nvml.ERROR_UNKNOWN
 	if err := sigguard.GuardSignals(func() error { started = s.NVML.Init(); return nil }); err != nil {
-		return []Finding{unsure("gpu.nvml", "whether NVML works", err, "nvmlInit")}, m
+		return []Finding{unsure("gpu.nvml", "whether NVML works", err, "nvmlInit")}, -1
 	}
 	if started != nvml.SUCCESS {
-		return []Finding{noNVML(started)}, m
+		return []Finding{noNVML(started)}, -1
 	}
 	defer s.NVML.Shutdown()
 	e := evidence()
@@ -38,9 +32,8 @@ func askNVML(s *System) (out []Finding, m management) {
 	}
 	n, ret := s.NVML.DeviceGetCount()
 	if ret != nvml.SUCCESS {
-		return []Finding{unsure("gpu.nvml", "how many GPUs NVML sees", errors.New(word(ret)), "nvmlDeviceGetCount")}, m
+		return []Finding{unsure("gpu.nvml", "how many GPUs NVML sees", errors.New(word(ret)), "nvmlDeviceGetCount")}, -1
 	}
-	m.devices = n
 	e = append(e, Evidence{fmt.Sprint(n), "nvmlDeviceGetCount"})
 	out = append(out, Finding{ID: "gpu.nvml", Severity: OK, Outcome: Yes, What: "NVML works and sees " + count(n, "GPU"), Evidence: e})
 	out = append(out, confidential(s))
@@ -51,19 +44,16 @@ func askNVML(s *System) (out []Finding, m management) {
 			mig.add("could not tell: " + word(ret))
 			virtual.add("could not tell: " + word(ret))
 			fabric.add("could not tell: " + word(ret))
-			m.fabric = append(m.fabric, "")
 			continue
 		}
 		mig.add(migMode(s, d))
 		virtual.add(virtualisation(s, d))
-		state := fabricState(s, d)
-		fabric.add(state)
-		m.fabric = append(m.fabric, state)
+		fabric.add(fabricState(s, d))
 	}
 	if n == 0 {
-		return out, m
+		return out, 0
 	}
-	return append(out, judgeMIG(mig), judgeVirtual(virtual), judgeFabric(fabric)), m
+	return append(out, judgeMIG(mig), judgeVirtual(virtual), judgeFabric(fabric)), n
 }
 
 func noNVML(ret nvml.Return) Finding {

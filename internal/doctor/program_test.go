@@ -21,6 +21,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
 )
 
 // The test binary is the program: with one of these as its first argument it is
@@ -140,7 +141,7 @@ type program struct {
 	args    []string // configuration
 	environ []string // added to what every run has
 	prefix  []string // command that starts it, for instance unshare
-	np      int      // ranks under the own launcher's variables, 1 by default
+	cluster *slurmtest.Cluster
 }
 
 func (p program) run(t *testing.T) (*Report, int, string) {
@@ -154,7 +155,12 @@ func (p program) run(t *testing.T) (*Report, int, string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	for _, kv := range os.Environ() {
+	environ := os.Environ()
+	if p.cluster != nil {
+		cmd = p.cluster.Command(ctx, argv[0], argv[1:]...)
+		environ, cmd.Env = cmd.Env, nil
+	}
+	for _, kv := range environ {
 		switch name, _, _ := strings.Cut(kv, "="); name {
 		case "NCCL_NVLS_ENABLE", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NVSHMEM_DISABLE_NVLS", "NVLS_ALLREDUCE_MULTICAST", "CUDA_VISIBLE_DEVICES":
 		default:
@@ -201,6 +207,7 @@ var built sync.Map // name of a shared object -> func() (string, error)
 // once.
 func buildShared(t *testing.T, source, name string) string {
 	t.Helper()
+	slurmtest.Require(t, "gcc", "gcc")
 	once, _ := built.LoadOrStore(name, sync.OnceValues(func() (string, error) {
 		dir, err := buildDir()
 		if err != nil {

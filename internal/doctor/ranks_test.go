@@ -9,29 +9,26 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
 )
 
-// launched finds a launcher, and skips the test where it is not here.
-func launched(t *testing.T, argv ...string) []string {
-	t.Helper()
-	if _, err := exec.LookPath(argv[0]); err != nil {
-		t.Skipf("%s is not here", argv[0])
-	}
-	return argv
+func mpich(t *testing.T, np string) []string {
+	slurmtest.Require(t, "mpich", "mpiexec.mpich")
+	return []string{"mpiexec.mpich", "-np", np}
 }
 
-func mpich(t *testing.T, np string) []string { return launched(t, "mpiexec.mpich", "-np", np) }
-
 func openMPI(t *testing.T, np string) []string {
-	return launched(t, "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", np)
+	slurmtest.Require(t, "openmpi-bin", "mpirun.openmpi")
+	return []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", np}
 }
 
 // unshared starts each rank in namespaces of its own. Where the kernel does not
 // allow that, the test is skipped.
 func unshared(t *testing.T, launcher []string, flags string) []string {
 	t.Helper()
+	slurmtest.Require(t, "util-linux", "unshare")
 	if out, err := exec.Command("unshare", flags, "true").CombinedOutput(); err != nil {
-		t.Skipf("no namespaces here: %v: %s", err, out)
+		t.Skipf("this kernel does not let users make namespaces: unshare %s: %v: %s", flags, err, out)
 	}
 	return append(launcher, "unshare", flags)
 }
@@ -166,10 +163,10 @@ func TestLauncherVariables(t *testing.T) {
 func TestRanksAndGPUs(t *testing.T) {
 	t.Parallel()
 	prefix := append(mpich(t, "2"), "sh", "-c", `CUDA_VISIBLE_DEVICES=$PMI_RANK exec "$0" "$@"`)
-	r, code, _ := program{environ: fakeGPUs(t, 2, 2, "FAKECUDA_DEVICES=1", "SLURM_GPUS_PER_TASK=1"), prefix: prefix}.run(t)
+	r, code, _ := program{environ: fakeGPUs(t, 2, 2, "FAKECUDA_DEVICES=1"), prefix: prefix}.run(t)
 	want(t, find(t, r.Findings, "gpu.visible"), Failed, No, "one GPU", "--gpu-bind=none")
 	masked := find(t, r.Findings, "gpu.masked")
-	want(t, masked, Warning, No, "hides the others", "--gpu-bind=none", "SLURM_GPUS_PER_TASK=1")
+	want(t, masked, Warning, No, "hides the others", "unset CUDA_VISIBLE_DEVICES")
 	if len(masked.Ranks) != 1 {
 		t.Errorf("each rank has a mask of its own, and yet one finding for %v", masked.Ranks)
 	}
@@ -185,4 +182,50 @@ func TestRanksAndGPUs(t *testing.T) {
 	if len(f.Ranks) != 1 || f.Ranks[0] != 0 {
 		t.Errorf("ranks %v see no GPU", f.Ranks)
 	}
+}
+
+// Under a Slurm that the test starts: both ways for ranks to find each other, the
+// wrong library for one of them, none at all, and one GPU for each task.
+func TestUnderSlurm(t *testing.T) {
+	c := slurmtest.Start(t)
+	srun := func(more ...string) []string { return append([]string{"srun", "-n2", "--kill-on-bad-exit=1"}, more...) }
+	sim := []string{"run.device=sim"}
+	t.Run("pmix", func(t *testing.T) {
+		slurmtest.Require(t, "openmpi-bin", "mpirun.openmpi")
+		c.RequireMPI(t, "pmix")
+		r, code, _ := program{args: sim, cluster: c, prefix: srun("--mpi=pmix")}.run(t)
+		want(t, find(t, r.Findings, "launcher"), Info, "", "srun --mpi=pmix", "2 ranks")
+		want(t, find(t, r.Findings, "mpi"), OK, Yes, "Open MPI")
+		want(t, find(t, r.Findings, "multicast"), OK, Yes)
+		if code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+	t.Run("pmi2", func(t *testing.T) {
+		slurmtest.Require(t, "mpich", "mpiexec.mpich")
+		c.RequireMPI(t, "pmi2")
+		r, code, _ := program{args: sim, cluster: c, prefix: srun("--mpi=pmi2")}.run(t)
+		want(t, find(t, r.Findings, "mpi"), OK, Yes, "MPICH")
+		want(t, find(t, r.Findings, "multicast"), OK, Yes)
+		if code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+	t.Run("none", func(t *testing.T) {
+		r, code, _ := program{args: sim, cluster: c, prefix: srun("--mpi=none")}.run(t)
+		want(t, find(t, r.Findings, "ranks"), Failed, No, "no way to find each other", "--mpi=pmix")
+		if code != int(failure.Unavailable) {
+			t.Errorf("exit code %d", code)
+		}
+	})
+	// As sbatch leaves it to srun, for --gpus-per-task=1. The node has no devices to
+	// bind, so that the shell stands in for what Slurm sets then.
+	t.Run("one GPU a task", func(t *testing.T) {
+		slurmtest.Require(t, "mpich", "mpiexec.mpich")
+		c.RequireMPI(t, "pmi2")
+		prefix := append(srun("--mpi=pmi2"), "sh", "-c", `CUDA_VISIBLE_DEVICES=$SLURM_LOCALID exec "$0" "$@"`)
+		r, _, _ := program{environ: fakeGPUs(t, 2, 2, "FAKECUDA_DEVICES=1", "SLURM_GPUS_PER_TASK=1"), cluster: c, prefix: prefix}.run(t)
+		want(t, find(t, r.Findings, "gpu.masked"), Warning, No, "SLURM_GPUS_PER_TASK=1", "--gpus-per-node=N --gpu-bind=none")
+		want(t, find(t, r.Findings, "gpu.visible"), Failed, No, "--gpu-bind=none")
+	})
 }
