@@ -1,6 +1,7 @@
 package result
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"strings"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
@@ -27,14 +29,47 @@ type file struct {
 
 // Encode writes r as indented JSON with schema and totals. It fails on a run
 // that Validate refuses, and on numbers that JSON has not (NaN, infinities).
+// Rows are written one by one: a run of a hundred thousand rows needs no memory
+// for its text.
 func Encode(w io.Writer, r *Run) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	e := json.NewEncoder(w)
+	// The run without its rows, which then go between the two halves.
+	shell := *r
+	shell.Rows = []Row{}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(file{Schema: Schema, Run: r, Totals: r.Totals()})
+	if err := e.Encode(file{Schema: Schema, Run: &shell, Totals: r.Totals()}); err != nil {
+		return err
+	}
+	// No text holds this: line ends are escaped in strings, and only fields of the
+	// run itself have two spaces before them.
+	const empty = "\n  \"rows\": []"
+	head, tail, _ := strings.Cut(b.String(), empty)
+	out := bufio.NewWriter(w)
+	out.WriteString(head)
+	out.WriteString(strings.TrimSuffix(empty, "]"))
+	e.SetIndent("    ", "  ")
+	for i := range r.Rows {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		out.WriteString("\n    ")
+		b.Reset()
+		if err := e.Encode(&r.Rows[i]); err != nil {
+			return err
+		}
+		out.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	}
+	if len(r.Rows) > 0 {
+		out.WriteString("\n  ")
+	}
+	out.WriteByte(']')
+	out.WriteString(tail)
+	return out.Flush()
 }
 
 // Decode reads one result file. A schema of another version is refused: its

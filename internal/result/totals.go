@@ -24,7 +24,9 @@ type ModeTotal struct {
 // row.
 func (r *Run) Totals() Totals {
 	var t Totals
-	for _, row := range r.Rows {
+	index := map[ModeTotal]int{} // of a mode and its use of graphs in t.Modes
+	for i := range r.Rows {
+		row := &r.Rows[i]
 		if row.Wrong != nil {
 			t.Checked++
 			t.WrongElements += *row.Wrong
@@ -32,26 +34,23 @@ func (r *Run) Totals() Totals {
 				t.FailedChecks++
 			}
 		}
-		m := t.mode(row.Mode, row.Graph)
+		k := ModeTotal{Mode: row.Mode, Graph: row.Graph}
+		at, ok := index[k]
+		if !ok {
+			at = len(t.Modes)
+			index[k] = at
+			t.Modes = append(t.Modes, k)
+		}
+		m := &t.Modes[at]
 		m.Rows++
 		m.MaxBusBW = max(m.MaxBusBW, row.BusBW)
 		// Running means, so that no sum of large numbers overflows.
 		m.AvgBusBW += (row.BusBW - m.AvgBusBW) / float64(m.Rows)
 	}
-	for i, row := range r.Rows {
-		t.AvgBusBW += (row.BusBW - t.AvgBusBW) / float64(i+1)
+	for i := range r.Rows {
+		t.AvgBusBW += (r.Rows[i].BusBW - t.AvgBusBW) / float64(i+1)
 	}
 	return t
-}
-
-func (t *Totals) mode(name string, graph int) *ModeTotal {
-	for i := range t.Modes {
-		if m := &t.Modes[i]; m.Mode == name && m.Graph == graph {
-			return m
-		}
-	}
-	t.Modes = append(t.Modes, ModeTotal{Mode: name, Graph: graph})
-	return &t.Modes[len(t.Modes)-1]
 }
 
 // Meets reports whether the average bus bandwidth of every mode reaches
