@@ -149,24 +149,44 @@ func (c *chart) notes(left int) []string {
 	if left > 0 {
 		out = append(out, fmt.Sprintf("%s without a usable size or time not drawn", counted(left, "row")))
 	}
-	repeated := 0
-	for _, s := range c.all {
-		repeated += s.repeated
-	}
-	if repeated > 0 {
-		out = append(out, fmt.Sprintf("%s measured more than once: the median is drawn", counted(repeated, "size")))
+	if r := repeatedSizes(c.all); r != "" {
+		out = append(out, r+" measured more than once: the median is drawn")
 	}
 	for _, p := range c.panels {
-		if n := len(p.missing); n > 2 {
-			out = append(out, fmt.Sprintf("no %s known: %d of %s", p.lacking, n, counted(len(c.all), "line")))
-		} else if n > 0 {
-			out = append(out, fmt.Sprintf("no %s known: %s", p.lacking, strings.Join(p.missing, "; ")))
+		for _, x := range []struct {
+			what  string
+			lines []string
+		}{{p.lacking, p.missing}, {"median of iterations", p.medianless}} {
+			if n := len(x.lines); n > 2 {
+				out = append(out, fmt.Sprintf("no %s known: %d of %s", x.what, n, counted(len(c.all), "line")))
+			} else if n > 0 {
+				out = append(out, fmt.Sprintf("no %s known: %s", x.what, strings.Join(x.lines, "; ")))
+			}
 		}
 		if p.outside > 0 {
 			out = append(out, fmt.Sprintf("%s outside the range of the %s axis", counted(p.outside, "point"), p.kind))
 		}
 	}
 	return out
+}
+
+// repeatedSizes names the sizes that any line has several times, or counts them
+// if they are many.
+func repeatedSizes(all []series) string {
+	var sizes []uint64
+	for _, s := range all {
+		sizes = append(sizes, s.repeated...)
+	}
+	slices.Sort(sizes)
+	sizes = slices.Compact(sizes)
+	if len(sizes) > 5 {
+		return counted(len(sizes), "size")
+	}
+	var words []string
+	for _, s := range sizes {
+		words = append(words, bytesLabel(s))
+	}
+	return strings.Join(words, ", ")
 }
 
 // counted writes a number of things: "1 row", "2 rows".

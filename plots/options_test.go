@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,12 +137,29 @@ func TestReferencesAndNotes(t *testing.T) {
 	}
 	all := strings.Join(words, " ")
 	for _, note := range []string{
-		"1 row without a usable size or time not drawn", "1 size measured more than once: the median is drawn",
+		"1 row without a usable size or time not drawn", "1M measured more than once: the median is drawn",
 		"no link share known: nccl", "points outside the range of the busbw axis",
 	} {
 		if !strings.Contains(all, note) {
 			t.Errorf("no note %q in %q", note, all)
 		}
+	}
+}
+
+// An imported log may tell the range of its iterations and no median: then the
+// band stands alone.
+func TestSpreadWithoutMedian(t *testing.T) {
+	r := model(2, 1<<10, 1<<20, 4, "ring")
+	for i := range r.Rows {
+		r.Rows[i].Range = &result.Range{Min: r.Rows[i].Time / 2, P99: r.Rows[i].Time * 2, Max: r.Rows[i].Time * 3}
+	}
+	with := spread(model(2, 1<<10, 1<<20, 4, "p2p"))
+	words := draw(t, plots.Options{Kinds: []plots.Kind{plots.Spread}}, named(r, "log"), named(with, "ours"))
+	if m := missing(words, "log", "ours", "no median of iterations known: log"); m != nil {
+		t.Errorf("no %q in %q", m, words)
+	}
+	if got := plots.Available([]*result.Run{r}); !slices.Contains(got, plots.Spread) {
+		t.Errorf("available: %q", got)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
-	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
 // panel is one plot of a chart. The chart writes the label of its axis: gonum's
@@ -24,8 +23,11 @@ type panel struct {
 	yLabel  string
 	lacking string   // what lines need to be in this panel
 	missing []string // lines that are not
-	outside int      // points outside of limits that the user set
-	lo, hi  float64  // of what is drawn
+	banded  bool     // whether lines stand over the spread of iterations
+	// medianless are lines of which only that is known.
+	medianless []string
+	outside    int     // points outside of limits that the user set
+	lo, hi     float64 // of what is drawn
 }
 
 // quantity is what a kind of panel draws of a point; false when it is not
@@ -66,7 +68,7 @@ func (c *chart) newPanel(k Kind) (*panel, error) {
 
 func (c *chart) busBW(p *panel) error {
 	p.yLabel = "bus bandwidth (" + unitNote(c.runs, "GB/s") + ")"
-	if err := c.lines(p, func(x point) (float64, bool) { return x.busBW, true }, nil); err != nil {
+	if err := c.lines(p, func(x point) (float64, bool) { return x.busBW, true }); err != nil {
 		return err
 	}
 	// A line far above the data would squeeze it.
@@ -94,7 +96,7 @@ func limitLabel(gbs float64) string {
 
 func (c *chart) time(p *panel) error {
 	p.yLabel = noted("time of one all-reduce", unitNote(c.runs, ""))
-	if err := c.lines(p, func(x point) (float64, bool) { return x.time, true }, nil); err != nil {
+	if err := c.lines(p, func(x point) (float64, bool) { return x.time, true }); err != nil {
 		return err
 	}
 	p.Y.Min, p.Y.Max = timeRange(p.lo, p.hi)
@@ -122,7 +124,7 @@ func (c *chart) speedUp(p *panel) error {
 	err = c.lines(p, func(x point) (float64, bool) {
 		t, ok := times[x.size]
 		return t / x.time, ok
-	}, nil)
+	})
 	p.Y.Min, p.Y.Max = 0, p.hi*1.05
 	return err
 }
@@ -160,12 +162,13 @@ func (c *chart) baseline() (*series, error) {
 func (c *chart) spread(p *panel) error {
 	p.yLabel = noted("iteration: p50, min to p99", unitNote(c.runs, ""))
 	p.lacking = "spread of iterations"
+	p.banded = true
 	err := c.lines(p, func(x point) (float64, bool) {
 		if !x.hasSpread() {
 			return 0, false
 		}
-		return x.iterations.P50, true
-	}, func(s *result.Stats) (float64, float64) { return s.Min, s.P99 })
+		return x.spread.p50, x.spread.p50 > 0
+	})
 	if err == nil {
 		p.Y.Min, p.Y.Max = timeRange(p.lo, p.hi)
 	}
@@ -180,7 +183,7 @@ func (c *chart) linkShare(p *panel) error {
 			return 0, false
 		}
 		return 100 * *x.share, true
-	}, nil)
+	})
 	if err != nil {
 		return err
 	}
@@ -194,34 +197,37 @@ func (c *chart) linkShare(p *panel) error {
 	return nil
 }
 
-// lines draws y of every line's points, with a band below them where there is
-// one. Lines of no such point are noted as missing; it is an error when all are.
-func (c *chart) lines(p *panel, y quantity, spread func(*result.Stats) (low, high float64)) error {
+// lines draws y of every line's points, in a banded panel over the spread of
+// iterations. Lines of no such point are noted as missing; it is an error when
+// all are.
+func (c *chart) lines(p *panel, y quantity) error {
 	var lines []plot.Plotter
 	for i, s := range c.all {
 		var xy, low, high plotter.XYs
 		for _, q := range s.points {
+			if s := q.spread; p.banded && s != nil {
+				low, high = append(low, plotter.XY{X: q.size, Y: s.min}), append(high, plotter.XY{X: q.size, Y: s.p99})
+				p.lo, p.hi = min(p.lo, s.min), max(p.hi, s.p99)
+			}
 			v, ok := y(q)
 			if !ok {
 				continue
 			}
 			xy = append(xy, plotter.XY{X: q.size, Y: v})
 			p.lo, p.hi = min(p.lo, v), max(p.hi, v)
-			if spread != nil {
-				a, b := spread(q.iterations)
-				low, high = append(low, plotter.XY{X: q.size, Y: a}), append(high, plotter.XY{X: q.size, Y: b})
-				p.lo, p.hi = min(p.lo, a), max(p.hi, b)
-			}
 			if l, set := c.options.Limits[p.kind]; set && (v < l.Lo || v > l.Hi) {
 				p.outside++
 			}
 		}
-		if xy == nil {
+		if xy == nil && low == nil {
 			p.missing = append(p.missing, s.label)
 			continue
 		}
+		if xy == nil {
+			p.medianless = append(p.medianless, s.label)
+		}
 		look := c.theme.styleOf(c.looks[i], c.scale)
-		if spread != nil {
+		if p.banded {
 			p.Add(band{low, high, look})
 			// Thin, so that the band is seen around it.
 			look.line.Width, look.radius = look.line.Width*0.7, look.radius*0.7

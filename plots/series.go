@@ -13,8 +13,8 @@ import (
 type series struct {
 	key
 	label    string
-	points   []point // by rising size, one for each size
-	repeated int     // sizes that have several rows
+	points   []point  // by rising size, one for each size
+	repeated []uint64 // sizes that have several rows
 }
 
 // key is what the rows of one line have in common.
@@ -29,9 +29,31 @@ type key struct {
 
 // point is the measurement of one size.
 type point struct {
-	size, time, busBW float64       // bytes, µs, GB/s
-	share             *float64      // of the links' peak, 1 = all of it; nil when not known
-	iterations        *result.Stats // nil when not taken
+	size, time, busBW float64  // bytes, µs, GB/s
+	share             *float64 // of the links' peak, 1 = all of it; nil when not known
+	spread            *spread  // of iterations; nil when not known
+}
+
+// spread is of iterations, in µs. The median is 0 where an imported log has none.
+type spread struct{ min, p50, p99 float64 }
+
+// spreadOf gives the spread of r's iterations, nil when it cannot stand on an
+// axis.
+func spreadOf(r result.Row) *spread {
+	var s spread
+	switch {
+	case r.Iterations != nil:
+		s = spread{r.Iterations.Min, r.Iterations.P50, r.Iterations.P99}
+		if s.p50 < s.min || s.p50 > s.p99 {
+			return nil
+		}
+	case r.Range != nil:
+		s = spread{min: r.Range.Min, p99: r.Range.P99}
+	}
+	if s.min < minTime || s.min > s.p99 || s.p99 > maxTime {
+		return nil
+	}
+	return &s
 }
 
 // Bounds of what an axis is made for. A result file may hold any number, and
@@ -49,10 +71,7 @@ func drawable(r result.Row) bool {
 }
 
 // hasSpread tells whether p can stand in a chart of Spread.
-func (p point) hasSpread() bool {
-	s := p.iterations
-	return s != nil && s.Min >= minTime && s.Min <= s.P50 && s.P50 <= s.P99 && s.P99 <= maxTime
-}
+func (p point) hasSpread() bool { return p.spread != nil }
 
 // hasShare tells whether p can stand in a chart of LinkShare.
 func (p point) hasShare() bool { return p.share != nil && *p.share >= 0 && *p.share <= maxRate }
@@ -90,8 +109,8 @@ func collect(runs []*result.Run, o Options) (all []series, left int) {
 }
 
 // points sorts rows by size. Of several of the same size, as a repeated sweep
-// has, the one of the median time stands for all; repeated counts such sizes.
-func points(rows []result.Row) (out []point, repeated int) {
+// has, the one of the median time stands for all; repeated lists such sizes.
+func points(rows []result.Row) (out []point, repeated []uint64) {
 	slices.SortStableFunc(rows, func(a, b result.Row) int {
 		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Time, b.Time))
 	})
@@ -101,10 +120,10 @@ func points(rows []result.Row) (out []point, repeated int) {
 			n++
 		}
 		if n > 1 {
-			repeated++
+			repeated = append(repeated, rows[0].Size)
 		}
 		m := rows[(n-1)/2]
-		out = append(out, point{float64(m.Size), m.Time, m.BusBW, m.LinkShare, m.Iterations})
+		out = append(out, point{float64(m.Size), m.Time, m.BusBW, m.LinkShare, spreadOf(m)})
 		rows = rows[n:]
 	}
 	return out, repeated

@@ -52,6 +52,17 @@ func sizeLabel(e int) string {
 	return s
 }
 
+// bytesLabel writes any number of bytes so, in the largest unit that divides it.
+func bytesLabel(n uint64) string {
+	units := []string{"", "K", "M", "G", "T", "P", "E"}
+	u := 0
+	for u < len(units)-1 && n > 0 && n%1024 == 0 {
+		n /= 1024
+		u++
+	}
+	return strconv.FormatUint(n, 10) + units[u]
+}
+
 // sizeRange rounds a range of sizes outwards to powers of two, at least a factor
 // of two apart, and leaves a little room at both ends.
 func sizeRange(lo, hi float64) (float64, float64) {

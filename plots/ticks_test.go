@@ -114,6 +114,14 @@ func TestTimeLabel(t *testing.T) {
 	}
 }
 
+func TestBytesLabel(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0", 1: "1", 1000: "1000", 1024: "1K", 3 << 19: "1536K", 1 << 30: "1G", 1 << 63: "8E"} {
+		if got := bytesLabel(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}
+
 // Of a size measured several times, the median stands for all.
 func TestPointsOfRepeatedSweep(t *testing.T) {
 	var rows []result.Row
@@ -125,8 +133,8 @@ func TestPointsOfRepeatedSweep(t *testing.T) {
 	}
 	var got []string
 	drawn, repeated := points(rows)
-	if repeated != 1 {
-		t.Errorf("%d sizes repeated", repeated)
+	if !slices.Equal(repeated, []uint64{8}) {
+		t.Errorf("sizes repeated: %d", repeated)
 	}
 	for _, p := range drawn {
 		got = append(got, fmt.Sprintf("%g:%g", p.size, p.time))
