@@ -251,3 +251,17 @@ func TestLogTwice(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A log of thousands of tables, as a soak script leaves it: each is kept, and
+// they share their notes.
+func TestThousandsOfTables(t *testing.T) {
+	const n = 3000
+	run := from(t, 0, strings.Repeat(text(t, "nccl-2.0.log"), n))
+	if len(run.Rows) != 6*n || len(run.Modes) != n || run.Modes[n-1] != fmt.Sprintf("nccl (a table %d)", n) {
+		t.Errorf("%d rows, %d modes, the last is %s", len(run.Rows), len(run.Modes), run.Modes[len(run.Modes)-1])
+	}
+	if len(run.Notes) != 2 {
+		t.Errorf("%d notes", len(run.Notes))
+	}
+	has(t, run.Notes[0], "a.log:14, a.log:35, a.log:56 and 2997 more: these tables measured nccl at the same sizes")
+}
