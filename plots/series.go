@@ -177,30 +177,27 @@ func label(s series, all []series, runs []*result.Run, o Options) string {
 }
 
 // origin tells the run of s from the other runs without a name: by its machine,
-// and where that is the same, by its file or its id.
+// or where another has the same, by its file or its id.
 func origin(s series, all []series, runs []*result.Run, o Options) []string {
-	var words []string
-	mine := Machine(runs[s.run])
-	other := func(is func(x series) bool) bool {
-		return slices.ContainsFunc(all, func(x series) bool {
-			return x.run != s.run && o.name(x.run, runs[x.run]) == "" && is(x)
-		})
-	}
-	if other(func(x series) bool { return Machine(runs[x.run]) != mine }) {
-		words = append(words, mine)
-	}
-	if other(func(x series) bool { return Machine(runs[x.run]) == mine }) {
-		id := runs[s.run].ID
-		switch {
-		case s.run < len(o.Files):
-			words = append(words, o.Files[s.run])
-		case id != "":
-			words = append(words, "run "+id[:min(len(id), 6)])
-		default:
-			words = append(words, fmt.Sprintf("result %d", s.run+1))
+	mine, alike, others := Machine(runs[s.run]), false, false
+	for _, x := range all {
+		if x.run != s.run && o.name(x.run, runs[x.run]) == "" {
+			others = true
+			alike = alike || Machine(runs[x.run]) == mine
 		}
 	}
-	return words
+	id := runs[s.run].ID
+	switch {
+	case !others:
+		return nil
+	case !alike:
+		return []string{mine}
+	case s.run < len(o.Files):
+		return []string{o.Files[s.run]}
+	case id != "":
+		return []string{"run " + id[:min(len(id), 6)]}
+	}
+	return []string{fmt.Sprintf("result %d", s.run+1)}
 }
 
 // distinguish numbers lines whose labels are the same all the same, as those of
