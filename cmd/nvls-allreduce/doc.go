@@ -7,6 +7,7 @@
 //
 // Flags have the names and meaning of nccl-tests where it has the same, and
 // override the file or preset of --config, which overrides the defaults.
+// "nvls-allreduce doctor" says which modes will work here, and why not the others.
 // "nvls-allreduce config" prints what results, and where each value is from.
 //
 // The exit codes are 0 for success, 1 for an internal fault, 2 for a failed

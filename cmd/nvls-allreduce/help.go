@@ -19,6 +19,8 @@ Examples:
       all of it without a GPU and without MPI, on the software device
   nvls-allreduce plot out.json --kind busbw --theme print --size 8.5cmx7cm -o busbw.pdf
       one column of a paper, of a result that -J wrote or import made
+  srun -n 8 nvls-allreduce doctor
+      which modes will work here, and exactly why not the others
   nvls-allreduce config --config quick -n 50
       print the configuration that these flags make
 

@@ -75,9 +75,9 @@ func TestCUDADoesNotStart(t *testing.T) {
 func TestCUDAHangs(t *testing.T) {
 	s := fakeSystem(t, nil)
 	s.CUDA = func(string) (device.Driver, error) { select {} }
-	d, f := openCUDA(s, "", 50*time.Millisecond)
-	if d != nil {
-		t.Error("a driver that hangs was opened")
+	d, visible, f := openCUDA(s, "", 50*time.Millisecond)
+	if d != nil || visible != -1 {
+		t.Errorf("a driver that hangs was opened, with %d GPUs", visible)
 	}
 	want(t, f[0], Warning, Unknown, "has not returned within 50ms", "Xid")
 }
@@ -143,6 +143,8 @@ func TestFakeGPUFaults(t *testing.T) {
 		{"no multicast", 2, 2, []string{"FAKECUDA_ATTR132=0"}, "nvls.not-offered", Failed, []string{"attribute 132", "could not be looked at"}},
 		{"one visible GPU", 2, 8, []string{"FAKECUDA_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"}, "gpu.single", Failed, []string{"neither NVLS nor peer access"}},
 		{"the variable hides", 2, 2, []string{"FAKECUDA_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"}, "gpu.masked", Warning, []string{"CUDA_VISIBLE_DEVICES=0 hides the others"}},
+		{"the variable hides all", 2, 2, []string{"FAKECUDA_DEVICES=0", "CUDA_VISIBLE_DEVICES=7"}, "gpu.masked", Warning, []string{"0 of 2 GPUs visible", "CUDA_VISIBLE_DEVICES=7 hides"}},
+		{"more GPUs than ranks", 9, 9, []string{"FAKECUDA_DEVICES=9", "FAKECUDA_FAIL=cuMemCreate=2"}, "peers", Failed, []string{"error 2"}},
 		{"no nodes, yet CUDA starts", 0, 0, nil, "gpu.nodes", Warning, []string{"CUDA starts all the same"}},
 		{"import refused", 2, 2, []string{"FAKECUDA_FAIL=cuMemImportFromShareableHandle=101"}, "peers", Failed, []string{"error 101", "--gpu-bind=none"}},
 		{"multicast refused", 2, 2, []string{"FAKECUDA_FAIL=cuMulticastCreate=1"}, "multicast", Failed, []string{"error 1 ", "nvls.unhealthy"}},

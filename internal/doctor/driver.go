@@ -21,8 +21,9 @@ import (
 const nvlsMajor, nvlsMinor = 12, 3
 
 // openCUDA opens the driver under a watchdog, for cuInit may hang with a GPU
-// that is in trouble.
-func openCUDA(s *System, off string, deadline time.Duration) (device.Driver, []Finding) {
+// that is in trouble. visible is the number of GPUs that it shows, -1 when that
+// cannot be told.
+func openCUDA(s *System, off string, deadline time.Duration) (d device.Driver, visible int, f []Finding) {
 	type opened struct {
 		driver device.Driver
 		err    error
@@ -35,17 +36,17 @@ func openCUDA(s *System, off string, deadline time.Duration) (device.Driver, []F
 	select {
 	case o := <-done:
 		if o.err != nil {
-			f := fromError("gpu.driver", "CUDA does not start", o.err, allModes, "cuInit")
-			if code, ok := device.CodeOf(o.err); ok && f.Do == "" {
-				f.What = fmt.Sprintf("CUDA does not start (error %d)", int(code))
+			visible = -1
+			if code, _ := device.CodeOf(o.err); code == device.NoDevice {
+				visible = 0
 			}
-			return nil, []Finding{f}
+			return nil, visible, []Finding{fromError("gpu.driver", "CUDA does not start", o.err, allModes, "cuInit")}
 		}
-		return o.driver, describeCUDA(o.driver)
+		return o.driver, len(o.driver.Devices()), describeCUDA(o.driver)
 	case <-time.After(deadline):
 		f := unsure("gpu.driver", "whether CUDA starts", fmt.Errorf("cuInit has not returned within %v", deadline), "cuInit")
 		f.Do, f.By = "look for Xid messages in dmesg on the host, and at nvidia-smi, which may hang too", failure.Administrator
-		return nil, []Finding{f}
+		return nil, -1, []Finding{f}
 	}
 }
 

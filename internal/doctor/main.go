@@ -217,7 +217,8 @@ func (d *doctor) devices(ctx context.Context, off string) error {
 		d.add(kernel)
 		f, n.nvml = askNVML(s)
 		d.add(f...)
-		d.driver, f = openCUDA(s, off, d.deadline())
+		var shown int
+		d.driver, shown, f = openCUDA(s, off, d.deadline())
 		loaded := ""
 		if d.driver != nil {
 			loaded = loadedLibrary("libcuda.so")
@@ -227,8 +228,8 @@ func (d *doctor) devices(ctx context.Context, off string) error {
 		}
 		d.add(userLibraries(s, loaded, version)...)
 		d.add(f...)
-		if d.driver != nil {
-			d.add(masked(s, n, len(d.driver.Devices())))
+		if shown >= 0 {
+			d.add(masked(s, n, shown))
 		}
 	}
 	var mine []device.Info
@@ -271,6 +272,9 @@ func (d *doctor) probes(ctx context.Context, visible [][]device.Info) error {
 	}
 	chosen, seen := compareDevices(team, d.Config.Run.ShareGPU)
 	if d.teamSize > 1 {
+		if node.Size() == 1 && len(visible[0]) > d.teamSize {
+			seen.Evidence = append(seen.Evidence, Evidence{fmt.Sprintf("the first %d GPUs are probed", d.teamSize), "the largest group of ranks"})
+		}
 		d.add(seen)
 	}
 	judged := chosen

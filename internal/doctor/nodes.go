@@ -163,7 +163,7 @@ func masked(s *System, n nodes, visible int) Finding {
 		return f
 	}
 	f.Severity, f.Outcome, f.By = Warning, No, failure.User
-	hidden := fmt.Sprintf("%d of %s are visible: ", visible, count(there, "GPU"))
+	hidden := fmt.Sprintf("%d of %s visible: ", visible, count(there, "GPU"))
 	switch v := s.getenv("CUDA_VISIBLE_DEVICES"); {
 	case len(n.usable) < len(n.present):
 		f.What = hidden + fmt.Sprintf("%d device nodes cannot be opened (gpu.nodes)", len(n.present)-len(n.usable))

@@ -106,10 +106,6 @@ func (p *prober) run(ctx context.Context, world *mpiboot.World) error {
 		return err
 	}
 	p.group = g
-	p.end.Driver = g.Driver().Version()
-	for _, d := range g.Devices() {
-		p.end.Devices = append(p.end.Devices, d.UUID.String())
-	}
 	if p.end.FreeBytes, p.end.TotalBytes, err = g.Device().MemInfo(); err != nil {
 		return err
 	}

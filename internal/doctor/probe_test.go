@@ -3,8 +3,14 @@
 package doctor
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
@@ -128,4 +134,50 @@ func TestPeerFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A doctor that is killed takes its probe processes along, even one that hangs in
+// the driver.
+func TestKilledDoctor(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := fmt.Sprintf("DOCTOR_TEST_MARK=%s-%d", t.Name(), os.Getpid())
+	cmd := exec.Command(self, roleDoctor, "run.device=sim")
+	cmd.Env = append(os.Environ(), envFail+"=cuMemMap=hang", mark)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await := func(what string, ok func(n int) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); !ok(marked(t, mark)); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %d processes", what, marked(t, mark))
+			}
+		}
+	}
+	await("the probe processes start", func(n int) bool { return n == 3 })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	await("they end", func(n int) bool { return n == 0 })
+}
+
+// marked counts processes with a variable in their environment.
+func marked(t *testing.T, mark string) (n int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, _ := os.ReadFile(f) // it may have ended
+		if slices.Contains(strings.Split(string(text), "\x00"), mark) {
+			n++
+		}
+	}
+	return n
 }

@@ -48,9 +48,6 @@ type ending struct {
 	By   failure.Who
 	// Broken lists pairs of GPUs between which data did not arrive.
 	Broken []string `json:",omitempty"`
-	// Driver and Devices are what the process saw.
-	Driver  string
-	Devices []string
 	// Done are the steps that were carried out, in words.
 	Done []string
 	// FreeBytes and TotalBytes are of the device's memory, before the probe.
