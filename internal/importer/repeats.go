@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
@@ -78,16 +79,31 @@ func apart(tables []*table, n *notes) {
 		return
 	}
 	label := labels(tables)
+	places, names := map[string][]string{}, map[string][]string{}
+	var order []string
 	for _, t := range tables {
+		var done []string // modes of this table
 		for i := range t.rows {
 			r := &t.rows[i]
-			if !mixed[r.Mode] {
+			mode := r.Mode
+			if !mixed[mode] {
 				continue
 			}
-			if i == 0 || t.rows[i-1].Mode != label.mode(t, r.Mode) {
-				n.add(t.name(), fmt.Sprintf("these tables measured %s at the same sizes; each is kept as a mode of its own, with its name", r.Mode))
+			r.Mode = label.mode(t, mode)
+			if slices.Contains(done, mode) {
+				continue
 			}
-			r.Mode = label.mode(t, r.Mode)
+			done = append(done, mode)
+			if names[mode] == nil {
+				order = append(order, mode)
+			}
+			places[mode] = append(places[mode], t.name())
+			names[mode] = append(names[mode], r.Mode)
+		}
+	}
+	for _, mode := range order {
+		for _, p := range places[mode] {
+			n.add(p, fmt.Sprintf("measured %s at the same sizes as other tables; each is kept as a mode of its own: %s", mode, some(names[mode], 4)))
 		}
 	}
 }
