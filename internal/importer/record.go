@@ -6,8 +6,9 @@ import (
 )
 
 // reRecord finds a line of NCCL's log in another line: host:process:thread,
-// device, level. A launcher's "[0] " may stand before it.
-var reRecord = regexp.MustCompile(`(?:\[\d+\] ?)?[A-Za-z][\w.-]*:\d+:\d+ \[-?\d+\] NCCL (?:INFO|WARN|TRACE|VERSION)`)
+// device, level. A launcher's "[0] " or NCCL's own time of day may stand before
+// it.
+var reRecord = regexp.MustCompile(`(?:\[[\d:. T-]+\] ?)*[A-Za-z][\w.-]*:\d+:\d+ \[-?\d+\] NCCL (?:INFO|WARN|TRACE|VERSION)`)
 
 // reNRanks finds the size of a communicator in the lines of its init.
 var reNRanks = regexp.MustCompile(`ncclCommInit\w* .*\brank \d+ nranks (\d+) `)

@@ -106,6 +106,11 @@ func TestTagInARow(t *testing.T) {
 	if run := from(t, 0, tagged); len(run.Rows) != 8 || run.Rows[0].Algorithm != "nvls simple" {
 		t.Errorf("%d rows, %q", len(run.Rows), run.Rows[0].Algorithm)
 	}
+	// So may NCCL's time of day.
+	stamped := strings.ReplaceAll(s, "node1:4100:4321", "[2026-01-02 03:04:05] node1:4100:4321")
+	if run := from(t, 0, stamped); len(run.Rows) != 8 || run.Rows[0].Algorithm != "nvls simple" {
+		t.Errorf("%d rows, %q", len(run.Rows), run.Rows[0].Algorithm)
+	}
 	// A host whose name begins with a digit leaves no border to the number before:
 	// the row cannot be put together, and that is told.
 	digit := strings.ReplaceAll(s, "node1:4100", "1node:4100")
