@@ -34,7 +34,7 @@ func TestErrors(t *testing.T) {
 		{"binary", plain("\x7fELF\x02\x01\x00\x00\n"), 0, []string{"a.log:1", "zero byte"}},
 		{"UTF-16", plain("\xff\xfe#\x00 \x00\n\x00"), 0, []string{"zero byte", "UTF-16"}},
 		{"compressed", plain("\x1f\x8b\x08\n"), 0, []string{"compressed", "gunzip"}},
-		{"long line", plain(strings.Repeat("x", maxLine+1)), 0, []string{"longer than 256 KiB"}},
+		{"long line", plain(strings.Repeat("x", maxLine+1)), 0, []string{"longer than 64 KiB"}},
 		{"no table", plain("hello\nworld 1 2 3\n"), 0, []string{"nothing to import (a.log): there is no table"}},
 		{"one of two empty", func(t *testing.T) []string { return []string{text(t, "nccl-2.13.log"), "hello\n"} }, 0, []string{"nothing to import (b.log)"}},
 		{"our own text", plain("# nvls-allreduce version v0.1.0  [SIMULATED]\n"), 0, []string{"a.log:1", "log of nvls-allreduce itself", "--output_file"}},

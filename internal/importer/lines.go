@@ -10,7 +10,7 @@ import (
 
 // maxLine bounds one line, and with it the memory for reading. The longest line
 // of the logs read here is a device list of some KiB.
-const maxLine = 256 << 10
+const maxLine = 64 << 10
 
 // lines reads a text log line by line.
 type lines struct {

@@ -158,9 +158,9 @@ func equalRows(a, b []result.Row) bool {
 // However a log is cut, what is imported is a prefix of the whole, and the
 // result says that it is not complete.
 func TestEveryCut(t *testing.T) {
-	step := 1
+	step := 3 // lines have all lengths, so every column is cut somewhere
 	if raceEnabled {
-		step = 31 // of which no row is a multiple
+		step = 31
 	}
 	for _, name := range []string{"nccl-2.13.log", "nccl-2.0.log", "nccl-2.19-I-S.log", "tuning-2.20.log", "nccl-v3.json.log", "mscclpp-bench.log"} {
 		whole, err := importFile(t, Options{Ranks: needRanks[name]}, name)
