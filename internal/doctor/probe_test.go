@@ -64,8 +64,8 @@ func TestMulticastFaults(t *testing.T) {
 			t.Parallel()
 			args := []string{"run.device=sim"}
 			switch tt.name {
-			case "not ready":
-				args = append(args, "bootstrap.timeout=12s") // for ten attempts, one a second
+			case "bind hangs":
+				args = append(args, "bootstrap.timeout=6s")
 			case "create hangs":
 				args = append(args, "bootstrap.timeout=3s")
 			}
@@ -134,6 +134,39 @@ func TestPeerFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// That a process cannot be started says nothing about NVLS. One that ends without
+// a word, or speaks garbage, did not work.
+func TestProbeProcess(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		sev     Severity
+		outcome Outcome
+		words   string
+	}{
+		"/nonexistent/program": {Warning, Unknown, "no such file"},
+		"/bin/false":           {Failed, No, "exit status 1"},
+		"/bin/echo":            {Failed, No, "without a result"},
+	} {
+		r, code, _ := program{args: []string{"run.device=sim", "run.mode=ring"}, environ: []string{envProbe + "=" + name}}.run(t)
+		want(t, find(t, r.Findings, "peers"), tt.sev, tt.outcome, tt.words)
+		want(t, find(t, r.Findings, "multicast"), tt.sev, tt.outcome)
+		if v := verdictOf(t, r, configs.ModeRing); v.Runs != tt.outcome || code != int(failure.Unavailable) {
+			t.Errorf("%s: exit code %d, %+v", name, code, v)
+		}
+	}
+}
+
+// What cannot be produced with a device here, from what a probe process says.
+func TestJudgements(t *testing.T) {
+	good := told{End: &ending{OK: true, Done: []string{"all-reduce with NCCL 2.28.9 of libnccl.so.2"}}}
+	wrong := told{Rank: 1, End: &ending{Text: "nvls-zero-copy of float gave wrong data on rank 1", Code: failure.WrongData}}
+	want(t, judgeMulticast([]told{good, wrong}, false), Failed, No, "the switch gives wrong data", "SXid")
+	want(t, judgeNCCL("nccl", []told{good, good}), OK, Yes, "2.28.9")
+	no := told{End: &ending{Text: "NCCL cannot run here", Code: failure.Unavailable, Do: "set library under [nccl]", By: failure.User}}
+	want(t, judgeNCCL("nccl", []told{no, no}), Failed, No, "set library under [nccl]")
+	want(t, judgeNCCL("nccl", []told{{Stage: "set NCCL up", How: "signal: killed"}, good}), Failed, No, "set NCCL up", "signal: killed")
 }
 
 // A doctor that is killed takes its probe processes along, even one that hangs in

@@ -39,6 +39,8 @@ const (
 	envFail = "DOCTOR_TEST_FAIL"
 	// envAsk limits them to one of the two probes.
 	envAsk = "DOCTOR_TEST_ASK"
+	// envProbe is another command for probe processes.
+	envProbe = "DOCTOR_TEST_PROBE"
 	// envRoot is the doctor's view of the file system, "" for the real one.
 	envRoot = "DOCTOR_TEST_ROOT"
 )
@@ -96,7 +98,11 @@ func runDoctor(args []string) int {
 	if root := os.Getenv(envRoot); root != "" {
 		s.Root = root
 	}
-	return int(Main(context.Background(), Options{Config: cfg, JSON: true, Probe: []string{self, roleProbe}, System: s, Version: "test", Stdout: os.Stdout, Stderr: os.Stderr}))
+	probe := []string{self, roleProbe}
+	if os.Getenv(envProbe) != "" {
+		probe = []string{os.Getenv(envProbe)}
+	}
+	return int(Main(context.Background(), Options{Config: cfg, JSON: true, Probe: probe, System: s, Version: "test", Stdout: os.Stdout, Stderr: os.Stderr}))
 }
 
 // faults reads envFail.
@@ -150,9 +156,9 @@ func (p program) run(t *testing.T) (*Report, int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	argv := append(append([]string{}, p.prefix...), self, roleDoctor, "bootstrap.timeout=6s")
+	argv := append(append([]string{}, p.prefix...), self, roleDoctor)
 	argv = append(argv, p.args...)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	environ := os.Environ()

@@ -9,7 +9,9 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/grouptest"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
+	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
 )
 
 func mpich(t *testing.T, np string) []string {
@@ -95,10 +97,6 @@ func TestEndedByMPI(t *testing.T) {
 	if v := verdictOf(t, r, configs.ModeRing); v.Runs != No || v.Because[0] != "ranks" {
 		t.Errorf("%+v", v)
 	}
-	// Ended because another rank was killed.
-	prefix := append(openMPI(t, "2"), "sh", "-c", `if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then sleep 1; kill -9 $$; fi; exec "$0" "$@"`)
-	r, _, _ = program{args: []string{"run.device=sim"}, prefix: prefix}.run(t)
-	want(t, find(t, r.Findings, "ranks"), Failed, No, "ended before MPI_Init returned", "because another rank ended")
 }
 
 func TestProcessNamespaces(t *testing.T) {
@@ -137,6 +135,9 @@ func TestHostNames(t *testing.T) {
 	if code != int(failure.Unavailable) {
 		t.Errorf("exit code %d", code)
 	}
+	if f := find(t, r.Findings, "launcher.local-rank"); len(f.Ranks) != 1 || f.Ranks[0] != 1 {
+		t.Errorf("rank 1 is local rank 1 for the launcher, and 0 on its host: %+v", f)
+	}
 	r, code, _ = program{args: []string{"run.device=sim"}, environ: []string{ucx, "NVLS_ALLREDUCE_HOSTID=one"}, prefix: prefix}.run(t)
 	want(t, find(t, r.Findings, "peers"), OK, Yes)
 	if code != 0 {
@@ -145,6 +146,34 @@ func TestHostNames(t *testing.T) {
 	// Two hosts that are two are told as such.
 	r, _, _ = program{args: []string{"run.device=sim"}, prefix: append(mpich(t, "2"), "sh", "-c", `NVLS_ALLREDUCE_HOSTID=h$PMI_RANK exec "$0" "$@"`)}.run(t)
 	want(t, find(t, r.Findings, "ranks"), Failed, No, "share one kernel") // for they do: this is one machine
+}
+
+// Docker's /dev/shm, or smaller.
+func TestSmallSharedMemory(t *testing.T) {
+	t.Parallel()
+	prefix := append(unshared(t, nil, "-rm"), "sh", "-c", `mount -t tmpfs -o size=1m none /dev/shm && exec "$0" "$@"`)
+	r, code, _ := program{args: []string{"run.device=sim"}, prefix: prefix}.run(t)
+	want(t, find(t, r.Findings, "shm"), Warning, "", "little shared memory", "--shm-size")
+	if code != 0 {
+		t.Errorf("this program needs none, and yet: exit code %d", code)
+	}
+}
+
+// Descriptors that do not pass, because a rank is somewhere else.
+func TestDescriptors(t *testing.T) {
+	grouptest.Worlds(t, 2, func(w *mpiboot.World) error {
+		if w.Rank() == 1 {
+			w.Node().Barrier(t.Context(), "somewhere else") // fails, as it must
+			return nil
+		}
+		f := descriptors(t.Context(), w.Node(), "")
+		want(t, f, Failed, No, "somewhere else", "rank 1")
+		return nil
+	})
+	grouptest.Worlds(t, 3, func(w *mpiboot.World) error {
+		want(t, descriptors(t.Context(), w.Node(), ""), OK, Yes, "3 ranks")
+		return nil
+	})
 }
 
 // Contradicting variables are no launcher.

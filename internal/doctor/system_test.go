@@ -5,9 +5,11 @@ package doctor
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -128,6 +130,37 @@ func TestSeccomp(t *testing.T) {
 	want(t, confinement(fakeSystem(t, map[string]string{"/proc/self/status": "Name:\tx\nSeccomp:\t2\n"}))[0], Info, "", "Seccomp: 2", "filter is on")
 	want(t, confinement(fakeSystem(t, map[string]string{"/proc/self/status": "Name:\tx\n"}))[0], Info, Unknown)
 	want(t, confinement(fakeSystem(t, nil))[0], Warning, Unknown, "no such file")
+}
+
+// A filter that forbids get_mempolicy, as container runtimes have it, for real.
+func TestForbiddenCall(t *testing.T) {
+	const (
+		loadNumber = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		jumpEqual  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		give       = unix.BPF_RET | unix.BPF_K
+		allow      = 0x7fff0000 // SECCOMP_RET_ALLOW
+		refuse     = 0x00050000 // SECCOMP_RET_ERRNO
+	)
+	filter := []unix.SockFilter{
+		{Code: loadNumber, K: 0}, // seccomp_data.nr
+		{Code: jumpEqual, K: unix.SYS_GET_MEMPOLICY, Jt: 0, Jf: 1},
+		{Code: give, K: refuse | uint32(unix.EPERM)},
+		{Code: give, K: allow},
+	}
+	s := fakeSystem(t, map[string]string{"/proc/self/status": "Seccomp:\t2"})
+	done := make(chan Finding)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with its filter
+		program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			t.Error(err)
+		}
+		if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
+			t.Error(err)
+		}
+		done <- confinement(s)[0]
+	}()
+	want(t, <-done, Info, "", "forbids get_mempolicy", "NCCL_CUMEM_HOST_ENABLE=0")
 }
 
 func TestCompareNamespaces(t *testing.T) {

@@ -28,6 +28,7 @@ type told struct {
 	End   *ending // nil when it did not get to tell
 	How   string  // how it ended otherwise: "killed after 45s", "signal: segmentation fault"
 	Late  bool    // it was ended by the watchdog
+	Never bool    // it could not be started
 	Said  string  // the first that it printed on standard error
 }
 
@@ -54,7 +55,7 @@ func start(argv, environ []string, r request, id mpiboot.UniqueID, rank, size in
 		err = cmd.Start()
 	}
 	if err != nil {
-		t.How = "it could not be started: " + err.Error()
+		t.Never, t.How = true, "it could not be started: "+err.Error()
 		return t
 	}
 	lines := make(chan answer, 64)

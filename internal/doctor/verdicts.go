@@ -5,6 +5,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,6 +39,9 @@ func (d *doctor) askTeam(ctx context.Context, ask string, chosen []device.Info, 
 	if err != nil {
 		return Finding{}, nil, err
 	}
+	if f, never := notStarted(ask, all); never {
+		return f, all, nil
+	}
 	switch ask {
 	case askMulticast:
 		return judgeMulticast(all, d.simulated()), all, nil
@@ -45,6 +49,18 @@ func (d *doctor) askTeam(ctx context.Context, ask string, chosen []device.Info, 
 		return judgeNCCL(ask, all), all, nil
 	}
 	return judgePeers(all, d.simulated()), all, nil
+}
+
+// notStarted is the finding where a probe process could not be started, which
+// says nothing about what it was to probe.
+func notStarted(ask string, all []told) (Finding, bool) {
+	i := slices.IndexFunc(all, func(t told) bool { return t.Never })
+	if i < 0 {
+		return Finding{}, false
+	}
+	f := unsure(ask, ask+" could not be probed", errors.New(all[i].How), fmt.Sprintf("probe process of rank %d", all[i].Rank))
+	f.Do, f.By = "raise the limit on processes (ulimit -u), and see that this program's file can be read and run in the container", failure.User
+	return f, true
 }
 
 // worked says whether every probe process came to its end without an error.
