@@ -19,13 +19,17 @@ Examples:
       all of it without a GPU and without MPI, on the software device
   nvls-allreduce plot out.json --kind busbw --theme print --size 8.5cmx7cm -o busbw.pdf
       one column of a paper, of a result that -J wrote or import made
+  nvls-allreduce import all_reduce_perf.log -o nccl.json
+      a log of nccl-tests (or MSCCL++, OSU, PyTorch) as a result, for plot and compare
+  nvls-allreduce compare before.json after.json --fail-below 0.95
+      what is faster, slower or the same within noise; exit 7 when too slow
   srun -n 8 nvls-allreduce doctor
       which modes will work here, and exactly why not the others
   nvls-allreduce config --config quick -n 50
       print the configuration that these flags make
 
 Exit codes: 0 ok, 1 internal fault, 2 device call failed, 3 mode cannot run here,
-4 timeout, 6 wrong usage, 7 wrong data or below --min-busbw, 143 after SIGTERM.
+4 timeout, 6 wrong usage, 7 wrong data or below --min-busbw or --fail-below, 143 after SIGTERM.
 `
 
 // printHelp prints the help of the selected command. Without one that is the
