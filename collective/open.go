@@ -49,7 +49,8 @@ func (g *Group) openSession(ctx context.Context) error {
 		}
 	}
 	if session != nil {
-		session.MulticastOff, session.Fail, session.Conductor = g.options.MulticastOff, g.options.Sim.Fail, g.options.Sim.Conductor
+		session.MulticastOff, session.Fail = g.options.MulticastOff, g.options.Sim.Fail
+		session.Conductor, session.Reached = g.options.Sim.Conductor, g.options.Sim.Reached
 		if t := g.options.Sim.Trace; t != nil {
 			session.Trace = t
 		}

@@ -53,12 +53,12 @@ func (l *Library) Function(f Family, element, op string) (device.Function, error
 	return fn, nil
 }
 
-// Close unloads every module.
+// Close unloads every module. Function loads them anew.
 func (l *Library) Close() error {
 	var errs []error
 	for _, m := range l.modules {
 		errs = append(errs, m.Close())
 	}
-	l.modules, l.functions = nil, nil
+	l.modules, l.functions = nil, map[string]device.Function{}
 	return errors.Join(errs...)
 }

@@ -76,6 +76,7 @@ type Options struct {
 	Trace        io.Writer
 	Fail         func(call string, n int) device.Code
 	Conductor    *exec.Conductor
+	Reached      func(line int)
 }
 
 // Session is one process's hold on a set of software GPUs. Several sessions
@@ -96,6 +97,9 @@ type Session struct {
 	// seed and not the session's says. It needs the weak memory model. For tests;
 	// set it before Driver.
 	Conductor *exec.Conductor
+	// Reached, when not nil, is told the lines of PTX that the weak memory model
+	// executes. For tests; set it before Driver.
+	Reached func(line int)
 
 	files   []*os.File // control, one per device, in the weak model the history; passed to other ranks
 	own     *os.File   // the control file, opened once more: carries our locks
@@ -128,7 +132,7 @@ func Create(o Options) (*Session, error) {
 		return nil, err
 	}
 	s := newSession()
-	s.MulticastOff, s.Fail, s.Conductor = o.MulticastOff, o.Fail, o.Conductor
+	s.MulticastOff, s.Fail, s.Conductor, s.Reached = o.MulticastOff, o.Fail, o.Conductor, o.Reached
 	if err := s.create(o); err != nil {
 		s.Close()
 		return nil, failure.Wrap(failure.Internal, err, "cannot create a session of %d software GPUs", o.Devices)

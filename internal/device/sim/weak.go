@@ -60,7 +60,7 @@ func (st *stream) launchKernel(o *op) error {
 		return o.kernel.Run(d.ctx, d.space, &d.config, o.launch)
 	}
 	cfg := d.config
-	cfg.Weak = &exec.Weak{History: d.s.history, Process: d.ordinal, Seed: d.s.Seed() + d.launches<<32}
+	cfg.Weak = &exec.Weak{History: d.s.history, Process: d.ordinal, Reached: d.s.Reached, Seed: d.s.Seed() + d.launches<<32}
 	d.launches++
 	if st.seat != nil {
 		cfg.Weak.Seed, cfg.Weak.Turn, cfg.Now = st.seat.NextSeed(), st.seat.Turn, d.s.Conductor.Now
@@ -73,4 +73,18 @@ func (d *gpu) synchronized() {
 	if d.s.Weak() && d.ctx.Err() == nil {
 		d.s.history.Synchronize(d.ordinal)
 	}
+}
+
+// copyStep is how much of a copy is done in one of the conductor's turns.
+const copyStep = 256
+
+// weakCopy does the beginning of a copy.
+func (st *stream) weakCopy(to, from []byte) (n int, err error) {
+	if st.seat != nil {
+		if err := st.seat.Turn(); err != nil {
+			return 0, err
+		}
+	}
+	n = min(len(to), len(from), copyStep)
+	return n, st.d.s.history.Store(to[:n], from[:n], st.d.ordinal)
 }

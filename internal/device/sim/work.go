@@ -64,7 +64,7 @@ func (st *stream) execute(o *op) {
 			d.kernelFailed(err)
 		}
 	case opCopy:
-		if err := d.copy(o.dst, o.src, o.n); err != nil {
+		if err := st.copy(o.dst, o.src, o.n); err != nil {
 			d.workFailed("cuMemcpyDtoDAsync", device.IllegalAddress, err)
 		}
 	case opSet:
@@ -113,7 +113,8 @@ func (d *gpu) workFailed(call string, code device.Code, err error) {
 }
 
 // copy moves bytes inside the address space. The ranges may not overlap.
-func (d *gpu) copy(dst, src, bytes uint64) error {
+func (st *stream) copy(dst, src, bytes uint64) error {
+	d := st.d
 	to, err := d.space.Host(dst, bytes)
 	if err != nil {
 		return err
@@ -123,7 +124,14 @@ func (d *gpu) copy(dst, src, bytes uint64) error {
 		return err
 	}
 	for len(to) > 0 && len(from) > 0 {
-		n := copy(to[0], from[0])
+		var n int
+		if d.s.Weak() {
+			if n, err = st.weakCopy(to[0], from[0]); err != nil {
+				return err
+			}
+		} else {
+			n = copy(to[0], from[0])
+		}
 		if to[0] = to[0][n:]; len(to[0]) == 0 {
 			to = to[1:]
 		}

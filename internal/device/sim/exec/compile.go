@@ -358,6 +358,13 @@ func (c *compiler) instruction(f *flat) {
 		skip.block = len(c.k.blocks) - 1
 		return
 	}
+	if line := f.in.Line; c.weak {
+		b.emit(func(w *warp) {
+			if reached := w.run.weak.cfg.Reached; reached != nil {
+				reached(line)
+			}
+		})
+	}
 	n := len(c.cur.steps)
 	blk := c.cur
 	c.cur.count++

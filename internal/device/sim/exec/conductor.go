@@ -85,7 +85,7 @@ func (c *Conductor) Sit(ctx context.Context, rank int) (*Seat, error) {
 		sort.Slice(c.round, func(i, j int) bool { return c.round[i].rank < c.round[j].rank })
 		for _, r := range c.round {
 			r.seeds = rand.New(rand.NewPCG(c.seed, c.rounds<<8|uint64(r.rank)))
-			r.pace = []uint32{1, 1, 2, 6, 20}[c.rng.IntN(5)]
+			r.pace = []uint32{1, 1, 2, 4, 10}[c.rng.IntN(5)]
 		}
 		c.pass()
 	}

@@ -66,8 +66,8 @@ func (r *run) explore(ctx context.Context) (err error) {
 			}
 		}
 		if x.chance(x.drain) {
-			// With more threads as many more stores are on their way.
-			for range 1 + r.l.Block/32 {
+			// Of many stores that are on their way many go.
+			for range 1 + x.rng.IntN(1+x.underway(resident)/4) {
 				x.settle(resident)
 			}
 		}

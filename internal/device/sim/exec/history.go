@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"unsafe"
@@ -115,6 +116,36 @@ func (h *History) change(p unsafe.Pointer, c *cell, f func(old uint64) (value ui
 	}
 	c.moment.Store(moment)
 	return was, moment
+}
+
+// Store writes src to device memory, as something that the device does on its
+// own, between launches: other ranks may read it early or late. Nobody knows how
+// far it has come before it is done.
+func (h *History) Store(dst, src []byte, process int) error {
+	for len(src) > 0 {
+		p := unsafe.Pointer(unsafe.SliceData(dst))
+		word, shift := wordOf(p)
+		n := min(8-int(shift/8), len(src))
+		var v uint64
+		for i, b := range src[:n] {
+			v |= uint64(b) << (shift + 8*uint(i))
+		}
+		mask, c := bytesMask(n, shift), h.cell(word)
+		var race error
+		h.change(word, c, func(old uint64) (uint64, uint8) {
+			if (old^v)&spread(mask) != 0 {
+				if reader, block, found := h.unordered(c, process, mask, h.now()); found {
+					race = fmt.Errorf("%s: process %d, block %d has read and not released since", DataRace, reader, block)
+				}
+			}
+			return v, mask
+		})
+		if race != nil {
+			return race
+		}
+		dst, src = dst[n:], src[n:]
+	}
+	return nil
 }
 
 // storeBytes writes the bytes of a word that mask names, and touches no others:

@@ -24,15 +24,19 @@ type Weak struct {
 	// Turn, when not nil, is called between steps of a launch, so that several
 	// launches can take turns in a reproducible order. An error ends the launch.
 	Turn func() error
+	// Reached, when not nil, is told the line in the PTX text of each instruction
+	// that a warp executes, under its guard or not.
+	Reached func(line int)
 }
 
 // model is the weak memory of one launch.
 type model struct {
-	level // what the GPU's blocks have released to each other
-	h     *History
-	cfg   *Weak
-	rng   *rand.Rand
-	grown uint64 // moment that the latest acquired of a thread that released at GPU scope
+	level  // what the GPU's blocks have released to each other
+	h      *History
+	cfg    *Weak
+	rng    *rand.Rand
+	handed []uint32 // blocks that have released to the GPU and not further
+	grown  uint64   // moment that the latest acquired of a thread that released at GPU scope
 	// The temper of this launch, drawn from the seed, in 1/256.
 	hold  uint32      // how often a store is kept back
 	stale uint32      // how often a load gives an old value where it may
@@ -83,7 +87,7 @@ func (m *model) begin(c *cta) {
 	b.reset()
 	b.grown = m.h.now()
 	b.met = [barriers]uint64{}
-	b.pace = []uint32{1, 1, 2, 8, 32}[m.rng.IntN(5)]
+	b.pace = []uint32{1, 1, 2, 6, 16}[m.rng.IntN(5)]
 	for i := range b.threads {
 		b.threads[i].reset()
 		b.threads[i].acquired = b.grown
@@ -154,7 +158,16 @@ func (m *model) release(b *blockModel, t *threadModel, s scope) {
 			m.commit(&m.level, m.any(m.rng))
 		}
 	}
+	if s != scopeSystem {
+		m.handed = append(m.handed, b.block)
+		return
+	}
+	// What blocks have released to the GPU is released with it.
 	m.h.noteRelease(m.cfg.Process, b.block)
+	for _, h := range m.handed {
+		m.h.noteRelease(m.cfg.Process, h)
+	}
+	m.handed = m.handed[:0]
 }
 
 // write makes a store of a thread.
@@ -194,6 +207,18 @@ func (m *model) flush(b *blockModel, t *threadModel, p unsafe.Pointer) {
 			m.commit(l, i)
 		}
 	}
+}
+
+// underway counts the stores that are not in memory.
+func (m *model) underway(resident []*cta) int {
+	n := len(m.stores)
+	for _, c := range resident {
+		n += len(c.weak.stores)
+		for i := range c.weak.threads {
+			n += len(c.weak.threads[i].stores)
+		}
+	}
+	return n
 }
 
 // settle lets one store go that chance finds: of the GPU, or of a block or one of

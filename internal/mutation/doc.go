@@ -1,0 +1,9 @@
+// Package mutation proves that the tests of the all-reduce kernels would notice
+// if something in them were missing. It takes the PTX that ships, breaks it in
+// one place at a time, and runs a small workload with each of these mutants on the
+// software device's weak memory model. A mutant whose results are always right
+// has survived: either the workload is too weak, or the mutant is as good as the
+// kernel, for a reason that stands in equivalent.go.
+//
+// The same workload explores the kernels as they are, with many seeds.
+package mutation

@@ -1,0 +1,205 @@
+package mutation
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+)
+
+// Mutant is a kernel with one place broken.
+type Mutant struct {
+	Family  kernels.Family
+	Element string // "float"
+	Kind    string // what is broken: "release to relaxed"
+	Line    int    // of the module that holds this kernel alone, from 1
+	Old     string // the line as it ships
+	New     string // what stands there instead
+	lines   []string
+}
+
+func (m *Mutant) String() string {
+	return fmt.Sprintf("%s_sum of %s, line %d, %s: %s", m.Family, m.Element, m.Line, m.Kind, m.Old)
+}
+
+// Text is the whole module.
+func (m *Mutant) Text() string {
+	lines := append([]string(nil), m.lines...)
+	lines[m.Line-1] = m.New
+	return strings.Join(lines, "\n")
+}
+
+// rule makes mutants of the lines that it fits. change gets the kernel and the
+// line's submatches and gives the new line, "" for none.
+type rule struct {
+	kind   string
+	line   *regexp.Regexp
+	change func(k *kernel, at int, m []string) string
+}
+
+// kernel is the text that rules look at.
+type kernel struct {
+	family  kernels.Family
+	element string
+	lines   []string
+}
+
+// swap is a change of one text on the line by another.
+func swap(old, by string) func(*kernel, int, []string) string {
+	return func(_ *kernel, _ int, m []string) string { return strings.Replace(m[0], old, by, 1) }
+}
+
+const (
+	number = `(-?\d+)`
+	reg32  = `(%r\d+)`
+	reg64  = `(%rd\d+)`
+	vector = `(\{[^}]*\})`
+)
+
+var rules = []rule{
+	{"release to relaxed", line(`st\.release\.sys\..*`), swap(".release", ".relaxed")},
+	{"release at GPU scope", line(`st\.release\.sys\..*`), swap(".sys", ".gpu")},
+	{"acquire to relaxed", line(`ld\.acquire\.sys\..*`), swap(".acquire", ".relaxed")},
+	{"acquire at GPU scope", line(`ld\.acquire\.sys\..*`), swap(".sys", ".gpu")},
+	{"block barrier removed", line(`bar\.sync\s+0;`), func(*kernel, int, []string) string { return "\t// bar.sync 0;" }},
+	{"wait that does not wait", line(`setp\.gt\.s32\s+(%p\d+), ` + reg32 + `, -1;`), swap(", -1;", ", -2147483648;")},
+	{"packet not awaited", line(`setp\.eq\.s32\s+(%p\d+), ` + reg32 + `, ` + reg32 + `;`), packetWait},
+	{"one arrival too many announced", line(`(st\.release\.sys\.global\.b32 \[%rd\d+\]), ` + reg32 + `;`), announce(1)},
+	{"one arrival too few announced", line(`(st\.release\.sys\.global\.b32 \[%rd\d+\]), ` + reg32 + `;`), announce(-1)},
+	{"loop ends after one round", line(`(@%p\d+ )bra(?:\.uni)?\s+(\$L__BB\w+);`), onceOnly},
+	{"one packet slot for two", line(`and\.b32\s+` + reg32 + `, ` + reg32 + `, 1;`), swap(", 1;", ", 0;")},
+	{"store at a wrong offset", line(`((?:multimem\.st\.relaxed\.sys\.global|st\.global)\.v4\.\w+)\s+\[` + reg64 + `(?:\+` + number + `)?\](.*)`), shifted},
+	{"load at a wrong offset", line(`((?:multimem\.ld_reduce\.\S+|ld\.global\.v4\.\w+))\s+` + vector + `, \[` + reg64 + `(?:\+` + number + `)?\](.*)`), shiftedLoad},
+	{"element at a wrong offset", line(`((?:st|ld)\.volatile\.(?:u|b|f)\w+)\s+(.*)\[` + reg64 + `\](.*)`), shiftedElement},
+	{"packet at a wrong offset", line(`(st\.relaxed\.sys\.global\.v4\.b32)\s+\[` + reg64 + `\](.*)`), shiftedPacket},
+	{"multimem.st to the own copy only", line(`multimem\.st\.relaxed\.sys\.global\.v4\.f32\s+\[` + reg64 + `\], ` + vector + `;`), ownStore},
+	{"multimem.ld_reduce of the own copy only", line(`multimem\.ld_reduce\.relaxed\.sys\.global\.add\S*\.v4\.(f32|f16x2|bf16x2)\s+` + vector + `, \[` + reg64 + `\];`), ownLoad},
+	{"sum in the element's precision", line(`multimem\.ld_reduce\..*\.acc::f32\..*`), swap(".acc::f32", "")},
+	{"data without flag", line(`st\.relaxed\.sys\.global\.v4\.b32\s+\[` + reg64 + `\], \{(%r\d+),(%r\d+),(%r\d+),(%r\d+)\};`), flagFirst},
+}
+
+func line(pattern string) *regexp.Regexp { return regexp.MustCompile(`^\s*` + pattern + `$`) }
+
+// Mutants lists all mutants of a sum kernel.
+func Mutants(f kernels.Family, element string) ([]*Mutant, error) {
+	text, err := kernels.Module(element, f.NeedsMulticast())
+	if err != nil {
+		return nil, err
+	}
+	if text, err = kernels.Cut(text, kernels.Entry(f, "sum")); err != nil {
+		return nil, err
+	}
+	k := &kernel{f, element, strings.Split(text, "\n")}
+	var out []*Mutant
+	for _, r := range rules {
+		for i, l := range k.lines {
+			if m := r.line.FindStringSubmatch(l); m != nil {
+				if by := r.change(k, i, m); by != "" {
+					out = append(out, &Mutant{f, element, r.kind, i + 1, strings.TrimSpace(strings.ReplaceAll(l, "\t", " ")), by, k.lines})
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// near finds the last line before at, at most n lines back, that fits.
+func (k *kernel) near(at, n int, pattern *regexp.Regexp) []string {
+	for i := at - 1; i >= 0 && i >= at-n; i-- {
+		if m := pattern.FindStringSubmatch(k.lines[i]); m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+var packetLoad = line(`ld\.relaxed\.sys\.global\.v4\.b32 \{%r\d+,(%r\d+),%r\d+,(%r\d+)\}, .*`)
+
+// packetWait takes a packet's flag for what is awaited.
+func packetWait(k *kernel, at int, m []string) string {
+	load := k.near(at, 3, packetLoad)
+	if load == nil || load[1] != m[2] && load[2] != m[2] {
+		return ""
+	}
+	return fmt.Sprintf("\tsetp.eq.s32 \t%s, %s, %s;", m[1], m[2], m[2])
+}
+
+// announce changes the count that a release store announces.
+func announce(by int) func(*kernel, int, []string) string {
+	return func(_ *kernel, _ int, m []string) string {
+		return fmt.Sprintf("\t{ .reg .b32 %%count; add.s32 %%count, %s, %d; %s, %%count; }", m[2], by, m[1])
+	}
+}
+
+// onceOnly removes a jump back.
+func onceOnly(k *kernel, at int, m []string) string {
+	for _, l := range k.lines[:at] {
+		if strings.HasPrefix(l, m[2]+":") {
+			return "\t// " + strings.TrimSpace(m[0])
+		}
+	}
+	return ""
+}
+
+func shifted(_ *kernel, _ int, m []string) string {
+	return fmt.Sprintf("\t%s [%s+%d]%s", m[1], m[2], integer(m[3])+16, m[4])
+}
+
+func shiftedLoad(_ *kernel, _ int, m []string) string {
+	return fmt.Sprintf("\t%s %s, [%s+%d]%s", m[1], m[2], m[3], integer(m[4])+16, m[5])
+}
+
+var widths = regexp.MustCompile(`\d+$`)
+
+func shiftedElement(_ *kernel, _ int, m []string) string {
+	return fmt.Sprintf("\t%s %s[%s+%d]%s", m[1], m[2], m[3], integer(widths.FindString(m[1]))/8, m[4])
+}
+
+func shiftedPacket(_ *kernel, _ int, m []string) string {
+	return fmt.Sprintf("\t%s [%s+16]%s", m[1], m[2], m[3])
+}
+
+func integer(s string) (n int) {
+	fmt.Sscan(s, &n)
+	return n
+}
+
+// Offsets in the parameters, struct Args of control.cuh.
+const (
+	outAt         = 144
+	multicastAt   = 152
+	multicastOut  = 160
+	scratchAt     = 216
+	inAt          = 136
+	ownedRegister = "%own"
+)
+
+// own gives instructions that turn a multicast address into that of the rank's
+// own memory.
+func (k *kernel) own(address string, store bool) string {
+	base, to := multicastAt, scratchAt
+	if k.family == kernels.NVLSZeroCopy {
+		to = inAt
+		if store {
+			base, to = multicastOut, outAt
+		}
+	}
+	p := kernels.Entry(k.family, "sum") + "_param_0"
+	return fmt.Sprintf("\t{ .reg .b64 %%own; .reg .b64 %%part; ld.param.u64 %%own, [%s+%d]; sub.s64 %%own, %s, %%own; ld.param.u64 %%part, [%s+%d]; add.s64 %%own, %%own, %%part; ",
+		p, base, address, p, to)
+}
+
+func ownStore(k *kernel, _ int, m []string) string {
+	return k.own(m[1], true) + fmt.Sprintf("st.global.v4.b32 [%s], %s; }", ownedRegister, m[2])
+}
+
+func ownLoad(k *kernel, _ int, m []string) string {
+	return k.own(m[3], false) + fmt.Sprintf("ld.global.v4.b32 %s, [%s]; }", m[2], ownedRegister)
+}
+
+// flagFirst stores a packet's flags before its data.
+func flagFirst(_ *kernel, _ int, m []string) string {
+	return fmt.Sprintf("\tst.relaxed.sys.global.b32 [%[1]s+4], %[3]s; st.relaxed.sys.global.b32 [%[1]s+12], %[5]s; st.relaxed.sys.global.b32 [%[1]s], %[2]s; st.relaxed.sys.global.b32 [%[1]s+8], %[4]s;",
+		m[1], m[2], m[3], m[4], m[5])
+}

@@ -1,0 +1,150 @@
+package mutation
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+)
+
+// Elements are the data types whose kernels are mutated.
+var Elements = []string{"float", "half", "bfloat16"}
+
+// worlds are the numbers of ranks with which a family's mutants run: one for each
+// of the variants for 2, for up to 4 and for up to 8 ranks that the portable
+// kernels have, or those that the kernel of all numbers needs.
+func worlds(f kernels.Family) []int {
+	if f.NeedsMulticast() {
+		return []int{2, 3}
+	}
+	return []int{2, 3, 5}
+}
+
+// Outcome of a mutant.
+type Outcome struct {
+	*Mutant
+	Ranks int    // with which it was found out; 0: it survived
+	Seed  uint64 // the same
+	By    string // what went wrong
+	Tried int    // rounds
+}
+
+// Runner tries mutants, one at a time.
+type Runner struct {
+	t       testing.TB
+	seeds   uint64 // rounds that a mutant has to survive, for each number of ranks
+	teams   map[int]*Team
+	reached map[string]map[int]bool // by kernel and ranks
+}
+
+// NewRunner is for mutants that survive if they do so for seeds rounds.
+func NewRunner(t testing.TB, seeds uint64) *Runner {
+	return &Runner{t: t, seeds: seeds, teams: map[int]*Team{}, reached: map[string]map[int]bool{}}
+}
+
+// team gives the team of n ranks, a new one if need be.
+func (r *Runner) team(n int) *Team {
+	if t := r.teams[n]; t != nil && !t.broken {
+		return t
+	}
+	r.drop(n)
+	r.teams[n] = NewTeam(r.t, n)
+	return r.teams[n]
+}
+
+func (r *Runner) drop(n int) {
+	if t := r.teams[n]; t != nil {
+		if err := t.Close(); err != nil {
+			r.t.Error(err)
+		}
+		delete(r.teams, n)
+	}
+}
+
+// Close ends all teams.
+func (r *Runner) Close() {
+	for n := range r.teams {
+		r.drop(n)
+	}
+}
+
+// covered are the lines of a kernel that the workload reaches with n ranks. The
+// kernel itself must pass every round that its mutants will run.
+func (r *Runner) covered(f kernels.Family, element string, n int) (map[int]bool, error) {
+	key := fmt.Sprint(f, element, n)
+	if c := r.reached[key]; c != nil {
+		return c, nil
+	}
+	d, err := collective.ParseDType(element)
+	if err != nil {
+		return nil, err
+	}
+	t := r.team(n)
+	if err := t.Use(nil); err != nil {
+		return nil, err
+	}
+	lines := map[int]bool{}
+	t.reached = lines
+	defer func() { t.reached = nil }()
+	for seed := range r.seeds {
+		if err := t.Round(f, d, seed); err != nil {
+			return nil, fmt.Errorf("%s of %s as it ships, %d ranks, seed %d: %w", f, element, n, seed, err)
+		}
+	}
+	r.reached[key] = lines
+	return lines, nil
+}
+
+// Try runs the workload with a mutant until something goes wrong.
+func (r *Runner) Try(m *Mutant) (Outcome, error) {
+	out := Outcome{Mutant: m}
+	d, err := collective.ParseDType(m.Element)
+	if err != nil {
+		return out, err
+	}
+	for _, n := range worlds(m.Family) {
+		lines, err := r.covered(m.Family, m.Element, n)
+		if err != nil {
+			return out, err
+		}
+		if !lines[m.Line] {
+			continue
+		}
+		t := r.team(n)
+		if err := t.Use(func(string) string { return m.Text() }); err != nil {
+			return out, err
+		}
+		for seed := range r.seeds {
+			out.Tried++
+			err := t.Round(m.Family, d, seed)
+			var refused *refusedError
+			if errors.As(err, &refused) {
+				return out, fmt.Errorf("%v: %w", m, err)
+			}
+			if err != nil {
+				out.Ranks, out.Seed, out.By = n, seed, verdict(err)
+				return out, nil
+			}
+		}
+	}
+	return out, nil
+}
+
+// verdict says in few words how a mutant was found out.
+func verdict(err error) string {
+	s := err.Error()
+	switch {
+	case strings.Contains(s, "expected") && strings.Contains(s, "of the result is"):
+		return "wrong result"
+	case strings.Contains(s, "data race"):
+		return "data race"
+	case strings.Contains(s, "gave up"):
+		return "a wait without end"
+	case strings.Contains(s, "input has changed"):
+		return "changed input"
+	}
+	return strings.SplitN(s, ":", 2)[0]
+}

@@ -1,0 +1,161 @@
+package mutation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim/exec"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/grouptest"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+	"github.com/nvls-allreduce/nvls-allreduce/nvls"
+)
+
+// waitLimit is how long a kernel waits for its peers, for each rank, on the
+// conductor's clock: a turn of any of them takes a microsecond.
+const waitLimit = 80 * time.Millisecond
+
+// member is one rank of a team.
+type member struct {
+	*grouptest.Rank
+	memory  *collective.Memory
+	channel *nvls.Channel
+}
+
+// Team is a group of ranks in this process that do one thing after the other
+// together, on software devices with the weak memory model.
+type Team struct {
+	Ranks     int
+	conductor *exec.Conductor
+	jobs      []chan func(*member) error
+	results   chan error
+	ended     chan struct{}
+	broken    bool // a device has failed: nothing runs on it any more
+	log       recorder
+	used      uint32 // calls of Use
+
+	mu      sync.Mutex
+	reached map[int]bool // lines of PTX, while somebody wants to know
+}
+
+// recorder takes what the group has to say about its end.
+type recorder struct {
+	testing.TB
+	mu     sync.Mutex
+	errors []string
+}
+
+func (r *recorder) Helper() {}
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+
+// NewTeam opens a group of n ranks.
+func NewTeam(t testing.TB, n int) *Team {
+	team := &Team{Ranks: n, conductor: exec.NewConductor(n, 0), results: make(chan error), ended: make(chan struct{}), log: recorder{TB: t}}
+	for range n {
+		team.jobs = append(team.jobs, make(chan func(*member) error))
+	}
+	go func() {
+		defer close(team.ended)
+		grouptest.Run(&team.log, n, func(_ int, o *collective.Options) {
+			o.Timeout = time.Duration(n) * waitLimit
+			o.Sim.MemoryBytes = 16 << 20
+			o.Sim.Weak, o.Sim.Conductor, o.Sim.Reached = true, team.conductor, team.reach
+		}, team.part)
+	}()
+	return team
+}
+
+// reach takes a line that was executed.
+func (t *Team) reach(line int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reached != nil {
+		t.reached[line] = true
+	}
+}
+
+// part is what a rank does: all jobs, until there are no more.
+func (t *Team) part(r *grouptest.Rank) {
+	m := &member{Rank: r, memory: r.Alloc(memoryBytes)}
+	c, err := nvls.NewChannel(context.Background(), r.Group, m.memory)
+	r.OK(err, "NewChannel")
+	m.channel = c
+	for job := range t.jobs[r.Rank()] {
+		t.results <- m.try(job)
+	}
+	r.OK(c.Close(context.Background()), "closing the channel")
+	r.Close(m.memory)
+}
+
+// try runs a job; what it panics with is its error.
+func (m *member) try(job func(*member) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("rank %d: %v", m.Rank.Rank(), p)
+		}
+	}()
+	return job(m)
+}
+
+// Do runs a job on all ranks and waits for all.
+func (t *Team) Do(job func(*member) error) error {
+	for i := range t.jobs {
+		select {
+		case t.jobs[i] <- job:
+		case <-t.ended:
+			return fmt.Errorf("the group could not be opened: %q", t.log.errors)
+		}
+	}
+	var errs []error
+	for range t.jobs {
+		if err := <-t.results; err != nil {
+			errs = append(errs, err)
+			if code, _ := device.CodeOf(err); code != 0 {
+				t.broken = true
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close ends the team. What it says is of no interest once a device has failed.
+func (t *Team) Close() error {
+	for _, j := range t.jobs {
+		close(j)
+	}
+	<-t.ended
+	if t.broken || len(t.log.errors) == 0 {
+		return nil
+	}
+	return fmt.Errorf("closing the group: %q", t.log.errors)
+}
+
+// Use makes every rank load its kernels anew, changed by rewrite unless that is
+// nil, and sets the counters of all ranks to a value that no flag that was left
+// behind has come near to.
+func (t *Team) Use(rewrite func(string) string) error {
+	t.used++
+	used := t.used
+	return t.Do(func(m *member) error {
+		m.Library().Rewrite = rewrite
+		err := m.Library().Close()
+		s := m.Workspace().Signals()
+		return errors.Join(err,
+			m.Stream().Set32(s, 0, kernels.StatusBytes/4),
+			m.Stream().Set32(s+countersOffset, used<<12, (kernels.SignalBytes-countersOffset)/4),
+			m.Stream().Wait(context.Background()))
+	})
+}
+
+// countersOffset is where the counters begin in struct Signals of control.cuh;
+// before them stand the status and the peers' addresses.
+const countersOffset = 256

@@ -1,0 +1,251 @@
+package mutation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+)
+
+// Families are the kernels that the workload runs.
+var Families = []kernels.Family{
+	kernels.OneShot, kernels.TwoShot, kernels.Packet, kernels.Push, kernels.Ring, kernels.CopyIn,
+	kernels.NVLSZeroCopy, kernels.NVLSCopyIn,
+}
+
+// Layout of a rank's memory: a send and a receive buffer that all calls use, the
+// staging buffer, and for each call its input and what it left in the buffers.
+const (
+	bufferBytes   = 64 << 10
+	sendOffset    = 0
+	recvOffset    = bufferBytes
+	stagingOffset = 2 * bufferBytes
+	inputOffset   = 1 << 20
+	keptOffset    = 3 << 19
+	blankOffset   = memoryBytes - bufferBytes // a pattern that no result is
+	memoryBytes   = 2 << 20
+	guard         = 64 // bytes around a buffer that must not change
+	// packetSlots, ringSlots and pushSlots are few, so that they are used again
+	// soon. All calls have the same.
+	packetSlots = 256
+	ringSlots   = 2
+	pushSlots   = 2
+)
+
+// shape is the geometry of a launch and the size of its message, much smaller
+// than plans make them: a few packs a chunk, so that slots come around.
+type shape struct {
+	blocks, threads uint32
+	chunk           uint64 // packs
+	packs           uint64 // of the message
+	outside         bool   // no packs: the buffers lie differently to 16 bytes
+}
+
+// shapes are three: many small chunks among several blocks and warps; chunks so
+// large for so few threads that every thread's loop is unrolled; and elements
+// only.
+func shapes(ranks uint64) [3]shape {
+	return [3]shape{
+		{blocks: 2, threads: 64, chunk: 2, packs: 2*2*3*ranks + 3},
+		{blocks: 1, threads: 8, chunk: 34 * ranks, packs: 34*ranks*2 + 37},
+		{blocks: 2, threads: 40, chunk: 1, packs: 9, outside: true},
+	}
+}
+
+// call is one all-reduce of the workload.
+type call struct {
+	shape
+	ranks       int
+	family      kernels.Family
+	dtype       collective.DType
+	op          collective.Op
+	count       uint64
+	send, recv  uint64 // offsets in the memory
+	input, kept uint64
+	seed        uint64
+}
+
+// calls is a round: calls that follow each other on the stream, out of place and
+// in place, each with data of its own, all in the same buffers.
+func calls(f kernels.Family, d collective.DType, ranks int, seed uint64) []*call {
+	size := uint64(d.Size())
+	per := kernels.PackBytes / size
+	all := shapes(uint64(ranks))
+	var out []*call
+	for i, k := range []int{0, 1, 2, 0, 2} {
+		c := &call{shape: all[k], ranks: ranks, family: f, dtype: d, seed: seed*8 + uint64(i)}
+		c.send, c.recv = sendOffset+1024, sendOffset+1024
+		if i%2 == 0 { // out of place
+			c.recv = recvOffset + 1024
+		}
+		c.input, c.kept = inputOffset+uint64(i)*bufferBytes, keptOffset+uint64(i)*bufferBytes
+		c.count = c.packs*per + 3%per + uint64(i)%per
+		if f == kernels.NVLSZeroCopy {
+			c.outside = false
+		} else {
+			skew := uint64(i) % per * size
+			c.send, c.recv = c.send+skew, c.recv+skew
+			if c.outside && c.send != c.recv {
+				c.recv += size % kernels.PackBytes
+			}
+		}
+		if i == 3 {
+			c.op = collective.Avg
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func (c *call) bytes() uint64 { return c.count * uint64(c.dtype.Size()) }
+
+// launch plans the call for a rank.
+func (c *call) launch(m *member) (collective.Prepared, error) {
+	send, recv, staging := m.memory.At(c.send), m.memory.At(c.recv), m.memory.At(stagingOffset)
+	full := collective.Call{Send: send, Recv: recv, Count: c.count, DType: c.dtype, Op: c.op}
+	n, rank := c.ranks, m.Rank.Rank()
+	span := collective.NewSpan(send.Local(), recv.Local(), c.count, c.dtype)
+	a := kernels.Args{Head: span.Head, Packs: span.Packs, Chunk: c.chunk}
+	w := m.Workspace()
+	for i := range n {
+		r := (rank + i) % n
+		switch c.family {
+		case kernels.OneShot:
+			a.PeerIn[i] = uint64(send.Peer(i))
+		case kernels.Packet:
+			a.PeerOut[i] = uint64(w.Inbox(i))
+		case kernels.CopyIn:
+			a.PeerIn[i] = uint64(staging.Peer(r))
+		default:
+			a.PeerIn[i], a.PeerOut[i] = uint64(send.Peer(r)), uint64(recv.Peer(r))
+		}
+	}
+	next, blocks := (rank+1)%n, c.blocks
+	switch c.family {
+	case kernels.Packet:
+		packets := collective.CeilDiv(c.bytes(), 8)
+		blocks = max(blocks, uint32(collective.CeilDiv(packets, packetSlots)))
+		a.Chunk = collective.CeilDiv(packets, uint64(blocks))
+		a.Slots, a.Scratch = packetSlots, uint64(w.Inbox(rank))
+	case kernels.Push, kernels.Ring:
+		a.OutsideChunk, a.SlotBytes = 3, 16*c.chunk+64
+		a.Slots, a.Scratch = pushSlots, uint64(w.Scratch(rank))
+		if c.family == kernels.Ring {
+			a.Slots, a.NextScratch = ringSlots, uint64(w.Scratch(next))
+			a.PeerOut[0] = uint64(recv.Peer(next))
+		}
+	case kernels.CopyIn, kernels.NVLSCopyIn:
+		a.Scratch, a.MulticastIn = uint64(staging.Local()), uint64(m.channel.At(stagingOffset))
+	case kernels.TwoShot, kernels.NVLSZeroCopy:
+		a.Chunk = collective.CeilDiv(span.Packs, uint64(n))
+		a.MulticastIn, a.MulticastOut = uint64(m.channel.At(c.send)), uint64(m.channel.At(c.recv))
+	}
+	return m.NewLaunch(c.family, full, collective.Geometry{Blocks: blocks, Threads: c.threads}, a)
+}
+
+// pattern is what stands where nothing was written.
+func pattern(n uint64) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(0xa5 ^ i*7)
+	}
+	return b
+}
+
+// Round runs the calls of one seed on all ranks and compares all results. The
+// error of a rank says what went wrong there.
+func (t *Team) Round(f kernels.Family, d collective.DType, seed uint64) error {
+	list := calls(f, d, t.Ranks, seed)
+	prepared := make([][]collective.Prepared, t.Ranks)
+	err := t.Do(func(m *member) error {
+		m.Write(m.memory.At(blankOffset).Local(), pattern(bufferBytes))
+		for _, c := range list {
+			m.Write(m.memory.At(c.input).Local(), surround(c.data(m.Rank.Rank())))
+			p, err := c.launch(m)
+			if err != nil {
+				return err
+			}
+			prepared[m.Rank.Rank()] = append(prepared[m.Rank.Rank()], p)
+		}
+		return nil
+	})
+	if err != nil {
+		return &refusedError{err}
+	}
+	t.conductor.Reseed(seed)
+	return t.Do(func(m *member) error {
+		if err := m.replay(list, prepared[m.Rank.Rank()]); err != nil {
+			return err
+		}
+		for i, c := range list {
+			if err := c.verify(m); err != nil {
+				return fmt.Errorf("call %d, %w", i, err)
+			}
+		}
+		return nil
+	})
+}
+
+// refusedError is what kept a round from beginning.
+type refusedError struct{ err error }
+
+func (e *refusedError) Error() string { return "the kernel was not loaded: " + e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+// replay runs the calls as one graph, so that no host's speed has a part in it.
+// The input of a call is put into its buffer, and its result taken out, between
+// the launches: what comes before and behind a kernel on its rank's stream is all
+// that orders these with what other ranks do.
+func (m *member) replay(list []*call, prepared []collective.Prepared) error {
+	s := m.Stream()
+	if err := s.BeginCapture(); err != nil {
+		return err
+	}
+	at := func(offset uint64) device.Ptr { return m.memory.At(offset).Local() }
+	var errs []error
+	for i, c := range list {
+		whole := guard + c.bytes() + guard
+		if c.send != c.recv {
+			errs = append(errs, s.Copy(at(c.recv-guard), at(blankOffset), whole))
+		}
+		errs = append(errs, s.Copy(at(c.send-guard), at(c.input), whole),
+			prepared[i].Enqueue(s),
+			s.Copy(at(c.kept), at(c.recv-guard), whole))
+	}
+	g, err := s.EndCapture()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return err
+	}
+	defer g.Close()
+	if err := s.LaunchGraph(g); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return m.Group.Wait(ctx)
+}
+
+// surround puts guards around data.
+func surround(data []byte) []byte {
+	b := pattern(uint64(guard + len(data) + guard))
+	copy(b[guard:], data)
+	return b
+}
+
+// verify compares a result and what is around it.
+func (c *call) verify(m *member) error {
+	want := surround(c.expected())
+	got := m.Read(m.memory.At(c.kept).Local(), uint64(len(want)))
+	size := uint64(c.dtype.Size())
+	for i := uint64(0); i < uint64(len(got)); i += size {
+		if !bytes.Equal(got[i:i+size], want[i:i+size]) {
+			return fmt.Errorf("%s of %d %s on rank %d of %d: byte %d of the result is %x, expected %x", c.op, c.count, c.dtype, m.Rank.Rank(), c.ranks, int64(i)-guard, got[i:i+size], want[i:i+size])
+		}
+	}
+	return nil
+}
