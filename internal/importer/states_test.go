@@ -111,11 +111,44 @@ func TestTagInARow(t *testing.T) {
 	if run := from(t, 0, stamped); len(run.Rows) != 8 || run.Rows[0].Algorithm != "nvls simple" {
 		t.Errorf("%d rows, %q", len(run.Rows), run.Rows[0].Algorithm)
 	}
-	// A host whose name begins with a digit leaves no border to the number before:
-	// the row cannot be put together, and that is told.
-	digit := strings.ReplaceAll(s, "node1:4100", "1node:4100")
-	if _, err := Import([]Log{{"a.log", strings.NewReader(digit)}}, Options{}); err == nil {
-		t.Error("no error")
+}
+
+// A host's name follows a number without a space, and the name of a container
+// may begin with a digit, or be all digits.
+func TestHostBehindANumber(t *testing.T) {
+	for _, host := range []string{"node1", "036260b61d3a", "10-0-0-7", "123456789012", "e5", "N-A"} {
+		for _, name := range []string{"tuning-2.20.log", "tuning-2.23.log", "tuning-2.24.log"} {
+			s := strings.ReplaceAll(text(t, name), "node1:4100", host+":4100")
+			if run := from(t, 0, s); len(run.Rows) != 8 || run.Rows[1].BusBW != 412.12 || run.Rows[1].Algorithm == "" {
+				t.Errorf("%s on %s: %d rows", name, host, len(run.Rows))
+			}
+			// Unchecked rows end in N/A.
+			if run := from(t, 0, strings.ReplaceAll(s, "      0"+host, "    N/A"+host)); len(run.Rows) != 8 || run.Rows[0].Wrong != nil {
+				t.Errorf("unchecked %s on %s: %d rows", name, host, len(run.Rows))
+			}
+		}
+		// Other layouts: without a root, and with -I.
+		for _, name := range []string{"nccl-2.0.log", "nccl-2.19.log", "nccl-2.19-I.log"} {
+			record := host + ":4100:4321 [0] NCCL INFO AllReduce: opCount 7\n"
+			var cut strings.Builder
+			front, half := 40, 32 // characters
+			switch name {
+			case "nccl-2.19.log":
+				front, half = 52, 33
+			case "nccl-2.19-I.log":
+				front, half = 52, 33+4*9
+			}
+			for line := range strings.Lines(text(t, name)) {
+				if strings.HasPrefix(line, " ") {
+					line = line[:front] + record + record + line[front:front+half] + record + line[front+half:]
+				}
+				cut.WriteString(line)
+			}
+			want, got := from(t, 0, text(t, name)), from(t, 0, cut.String())
+			if !equalRows(want.Rows, got.Rows) {
+				t.Errorf("%s on %s: other rows", name, host)
+			}
+		}
 	}
 }
 
