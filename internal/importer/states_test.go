@@ -131,7 +131,7 @@ func TestHostBehindANumber(t *testing.T) {
 		for _, name := range []string{"nccl-2.0.log", "nccl-2.19.log", "nccl-2.19-I.log"} {
 			record := host + ":4100:4321 [0] NCCL INFO AllReduce: opCount 7\n"
 			var cut strings.Builder
-			front, half := 40, 32 // characters
+			front, half := 42, 32 // characters
 			switch name {
 			case "nccl-2.19.log":
 				front, half = 52, 33
