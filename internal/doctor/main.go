@@ -62,21 +62,19 @@ func Main(ctx context.Context, o Options) failure.Code {
 	}
 	well := d.witness(ev)
 	b := o.Config.Bootstrap
-	d.world, err = mpiboot.Join(ctx, mpiboot.Options{Launcher: b.Launcher, MPILibrary: b.MPILibrary, SocketDir: b.SocketDir,
+	world, err := mpiboot.Join(ctx, mpiboot.Options{Launcher: b.Launcher, MPILibrary: b.MPILibrary, SocketDir: b.SocketDir,
 		Timeout: 2 * b.Timeout, Stderr: o.Stderr, Environ: d.system.Environ})
 	well()
 	if err != nil {
-		return d.notJoined(ev, err)
+		return d.notJoined(ev, world, err)
 	}
+	d.world = world
 	code, err := d.examine(ctx)
 	for _, end := range slices.Backward(d.onEnd) {
 		err = errors.Join(err, end())
 	}
 	if err != nil {
-		if d.world.Rank() == 0 {
-			fmt.Fprintf(o.Stderr, "nvls-allreduce: the doctor could not finish: %v\n", err)
-		}
-		code = failure.CodeOf(err)
+		code = d.broken(err)
 	}
 	return d.world.Finish(code)
 }
@@ -110,7 +108,7 @@ func (d *doctor) surroundings() {
 
 // notJoined reports where the ranks could not meet. Only what rank 0 found is
 // known there; the other ranks say their part in a line.
-func (d *doctor) notJoined(ev mpiboot.Evidence, err error) failure.Code {
+func (d *doctor) notJoined(ev mpiboot.Evidence, world *mpiboot.World, err error) failure.Code {
 	f := fromError("ranks", "the ranks could not meet", err, allModes, "joining the other ranks")
 	for _, kind := range []string{"net", "user"} {
 		if id := d.system.namespaces()[kind]; id != "" {
@@ -129,8 +127,27 @@ func (d *doctor) notJoined(ev mpiboot.Evidence, err error) failure.Code {
 	} else {
 		d.print(d.report(merge([]int{0}, [][]Finding{d.findings})))
 	}
-	if d.world != nil {
-		d.world.Abort(failure.Unavailable, err)
+	if world != nil {
+		world.Abort(failure.Unavailable, err) // MPI runs, and others may wait for this rank
+	}
+	return failure.Unavailable
+}
+
+// broken ends an examination that the ranks could not finish together. What rank
+// 0 found until then is told.
+func (d *doctor) broken(err error) failure.Code {
+	if failure.CodeOf(err) == failure.Usage {
+		if d.world.Rank() == 0 {
+			fmt.Fprintf(d.Stderr, "nvls-allreduce: %v\n", err)
+		}
+		return failure.Usage
+	}
+	if d.world.Rank() == 0 {
+		f := unsure("ranks", "the ranks could not finish the examination together", err, "rank 0")
+		f.Do, f.By = "see what the other ranks printed", failure.User
+		d.print(d.report(merge([]int{0}, [][]Finding{append(d.findings, f)})))
+	} else {
+		fmt.Fprintf(d.Stderr, "nvls-allreduce: rank %d: the doctor could not finish: %v\n", d.world.Rank(), err)
 	}
 	return failure.Unavailable
 }

@@ -3,6 +3,10 @@
 package doctor
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
 	"os/exec"
 	"strings"
 	"testing"
@@ -174,6 +178,36 @@ func TestDescriptors(t *testing.T) {
 		want(t, descriptors(t.Context(), w.Node(), ""), OK, Yes, "3 ranks")
 		return nil
 	})
+}
+
+// A rank that leaves in the middle leaves a report of what was found.
+func TestRankLeaves(t *testing.T) {
+	t.Parallel()
+	id := mpiboot.NewUniqueID()
+	environ := func(rank int) []string {
+		return []string{fmt.Sprintf("%s=%d", mpiboot.EnvRank, rank), mpiboot.EnvSize + "=2", fmt.Sprintf("%s=%v", mpiboot.EnvUniqueID, id)}
+	}
+	left := make(chan error, 1)
+	go func() {
+		w, err := mpiboot.Join(t.Context(), mpiboot.Options{Environ: environ(1), Stderr: io.Discard})
+		if err == nil {
+			go w.Finish(failure.Internal) // it tells the others that it goes
+		}
+		left <- err
+	}()
+	var out bytes.Buffer
+	code := Main(t.Context(), Options{Config: configs.Default(), JSON: true, System: Host(environ(0)), Stdout: &out, Stderr: io.Discard})
+	if err := <-left; err != nil {
+		t.Fatal(err)
+	}
+	var r Report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	want(t, find(t, r.Findings, "ranks"), Warning, Unknown, "rank 1")
+	if v := verdictOf(t, &r, configs.ModeRing); v.Runs != Unknown || code != failure.Unavailable {
+		t.Errorf("exit code %d, %+v", code, v)
+	}
 }
 
 // Contradicting variables are no launcher.
