@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/compare"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
@@ -12,6 +13,7 @@ import (
 type compareCommand struct {
 	Format    string  `enum:"text,markdown,json,benchfmt" default:"text" placeholder:"FORMAT" help:"text, markdown, json; or benchfmt, for benchstat, of one result or two."`
 	FailBelow float64 `name:"fail-below" placeholder:"RATIO" help:"Exit with 7 when a row of B has less than this part of A's speed, is wrong, or is missing."`
+	Modes     string  `placeholder:"A,B" help:"Compare mode A of the first result with mode B of the second; A and B may be the same file."`
 	A         string  `arg:"" name:"A" help:"Result that the other is measured by."`
 	B         string  `arg:"" name:"B" optional:"" help:"Result that is judged."`
 }
@@ -41,10 +43,23 @@ func (c *compareCommand) Run(e *environment, code *failure.Code) error {
 		}
 		results = append(results, compare.Named{Name: c.B, Run: b})
 	}
+	names := compare.Names{A: c.A, B: c.B}
+	if c.Modes != "" {
+		a, b, ok := strings.Cut(c.Modes, ",")
+		if !ok || benchfmt {
+			return failure.New(failure.Usage, "--modes %q is not possible: give two modes and two results", c.Modes)
+		}
+		for i, mode := range []string{a, b} {
+			if results[i].Run, err = results[i].Run.Only(mode); err != nil {
+				return err
+			}
+		}
+		names = compare.Names{A: c.A + " " + a, B: c.B + " " + b}
+	}
 	if benchfmt {
 		return written(compare.WriteBenchfmt(e.stdout, results...))
 	}
-	x, err := compare.Compare(a, results[1].Run)
+	x, err := compare.Compare(results[0].Run, results[1].Run)
 	if err != nil {
 		return err
 	}
@@ -52,7 +67,6 @@ func (c *compareCommand) Run(e *environment, code *failure.Code) error {
 	if c.FailBelow > 0 {
 		failures = x.Below(c.FailBelow)
 	}
-	names := compare.Names{A: c.A, B: c.B}
 	switch c.Format {
 	case "json":
 		err = x.WriteJSON(e.stdout, names, c.FailBelow, failures)

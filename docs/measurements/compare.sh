@@ -27,7 +27,12 @@ for type in ${TYPES:-float bfloat16}; do
   for graph in 0 10; do
     run "$type-graph$graph" --config compare-nccl --tuning "$out/tuning.toml" -d "$type" -b 1K -e "${MAX:-1G}" -f 4 -n 20 \
       -G "$graph" -N "${CYCLES:-5}"
-    "$binary" compare --baseline-mode nccl "$out/$type-graph$graph.json" --format markdown >"$out/$type-graph$graph.md" || true
+    for peer in nccl nccl-symmetric ring; do
+      for mode in auto p2p; do
+        "$binary" compare --modes "$peer,$mode" --format markdown "$out/$type-graph$graph.json" "$out/$type-graph$graph.json" \
+          >>"$out/$type-graph$graph.md" || true
+      done
+    done
   done
   "$binary" plot "$out/$type-graph0.json" -o "$out/$type.png" --kind busbw,speedup --title "$ranks ranks, $type" || true
   "$binary" plot "$out/$type-graph10.json" -o "$out/$type-graph.png" --kind time,speedup --title "$ranks ranks, $type, CUDA graphs" || true
