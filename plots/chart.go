@@ -2,6 +2,7 @@ package plots
 
 import (
 	"fmt"
+	"image/color"
 	"math"
 
 	"gonum.org/v1/plot/text"
@@ -108,25 +109,21 @@ func (c *chart) title() string {
 }
 
 func (c *chart) fillHeading(left int) {
-	add := func(pieces []string, separator string, part float64, clr int) {
-		colors := []text.Style{
-			textStyle(c.scale.of(part), c.theme.text, text.XCenter, text.YTop),
-			textStyle(c.scale.of(part), c.theme.faint, text.XCenter, text.YTop),
-			textStyle(c.scale.of(part), c.theme.warning, text.XCenter, text.YTop),
-		}
-		for _, l := range wrap(colors[clr], pieces, separator, c.room()) {
-			c.heading = append(c.heading, headline{colors[clr], l})
+	add := func(part float64, clr color.Color, separator string, pieces ...string) {
+		sty := textStyle(c.scale.of(part), clr, text.XCenter, text.YTop)
+		for _, l := range wrap(sty, pieces, separator, c.room()) {
+			c.heading = append(c.heading, headline{sty, l})
 		}
 	}
-	const plain, faint, warning = 0, 1, 2
-	add([]string{c.title()}, "", titleText, plain)
+	const separator = " · "
+	add(titleText, c.theme.text, "", c.title())
 	for _, f := range facts(c.runs, c.all) {
-		add(f, " · ", factText, faint)
+		add(factText, c.theme.faint, separator, f...)
 	}
 	for _, w := range warnings(c.runs) {
-		add([]string{w}, "", factText, warning)
+		add(factText, c.theme.warning, "", w)
 	}
-	add(c.notes(left), " · ", factText, faint)
+	add(factText, c.theme.faint, separator, c.notes(left)...)
 }
 
 // Room around the text and panels of a chart, in heights of normal text.
