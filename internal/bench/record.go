@@ -48,7 +48,7 @@ func newRecord(b *bench) *record {
 			Iters: c.Timing.Iters, Check: c.Timing.Check, Graph: c.Timing.Graph, Cycles: c.Timing.Cycles},
 	}}
 	if c.Sweep.Factor > 1 {
-		r.run.Sweep.StepFactor = uint64(c.Sweep.Factor)
+		r.run.Sweep.StepFactor = c.Sweep.Factor
 	} else {
 		r.run.Sweep.StepBytes = uint64(c.Sweep.StepBytes)
 	}

@@ -111,7 +111,7 @@ func (s *stream) parameters(t string) {
 	u := func(s string) uint64 { n, _ := strconv.ParseUint(s, 10, 64); return n }
 	w := &result.Sweep{MinBytes: u(m[1]), MaxBytes: u(m[2]), Warmup: int(u(m[5])), Iters: int(u(m[6])), Cycles: 1}
 	if m[4] == "factor" {
-		w.StepFactor = u(m[3])
+		w.StepFactor = float64(u(m[3]))
 	} else {
 		w.StepBytes = u(m[3])
 	}

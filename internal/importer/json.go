@@ -172,7 +172,7 @@ func (l *log) openJSON(c jsonConfig, code int, start string) *table {
 	if v := ncclVersion(fmt.Sprint(code)); v != "" {
 		tab.libraries = []string{"NCCL " + v}
 	}
-	tab.sweep = &result.Sweep{MinBytes: c.MinBytes, MaxBytes: c.MaxBytes, StepBytes: c.StepBytes, StepFactor: c.StepFactor,
+	tab.sweep = &result.Sweep{MinBytes: c.MinBytes, MaxBytes: c.MaxBytes, StepBytes: c.StepBytes, StepFactor: float64(c.StepFactor),
 		Warmup: c.Warmup, Iters: c.Iterations, Check: c.Validation, Graph: c.Graph, Cycles: 1}
 	tab.graph = c.Graph
 	if len(l.args) > 0 && !allReduce(filepath.Base(l.args[0])) {

@@ -119,15 +119,15 @@ type LinkRates struct {
 
 // Sweep is what was asked to be measured.
 type Sweep struct {
-	MinBytes   uint64 `json:"min_bytes"`
-	MaxBytes   uint64 `json:"max_bytes"`
-	StepBytes  uint64 `json:"step_bytes,omitempty"`  // additive step, when StepFactor is 0
-	StepFactor uint64 `json:"step_factor,omitempty"` // multiplicative step
-	Warmup     int    `json:"warmup"`
-	Iters      int    `json:"iters"`
-	Check      int    `json:"check"` // checked operations a size; 0 = not checked
-	Graph      int    `json:"graph"` // graph launches a size; 0 = no graph
-	Cycles     int    `json:"cycles"`
+	MinBytes   uint64  `json:"min_bytes"`
+	MaxBytes   uint64  `json:"max_bytes"`
+	StepBytes  uint64  `json:"step_bytes,omitempty"`  // additive step, when StepFactor is 0
+	StepFactor float64 `json:"step_factor,omitempty"` // multiplicative step
+	Warmup     int     `json:"warmup"`
+	Iters      int     `json:"iters"`
+	Check      int     `json:"check"` // checked operations a size; 0 = not checked
+	Graph      int     `json:"graph"` // graph launches a size; 0 = no graph
+	Cycles     int     `json:"cycles"`
 }
 
 // Decision records which mode ran where, and why.

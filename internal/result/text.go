@@ -47,13 +47,13 @@ func (p *Printer) mark() string {
 // Header writes what is known before the first measurement.
 func (p *Printer) Header() error {
 	r, s := p.run, p.run.Sweep
-	step, unit := s.StepBytes, "bytes"
+	step, unit := fmt.Sprint(s.StepBytes), "bytes"
 	if s.StepFactor > 1 {
-		step, unit = s.StepFactor, "factor"
+		step, unit = fmt.Sprintf("%g", s.StepFactor), "factor"
 	}
 	p.printf("# nvls-allreduce version %s%s\n", r.Version, p.mark())
 	p.printf("# Collective test starting: all_reduce_perf\n")
-	p.printf("# nThread 1 nGpus 1 minBytes %d maxBytes %d step: %d(%s) warmup iters: %d iters: %d agg iters: 1 validation: %d graph: %d unalign: 0\n",
+	p.printf("# nThread 1 nGpus 1 minBytes %d maxBytes %d step: %s(%s) warmup iters: %d iters: %d agg iters: 1 validation: %d graph: %d unalign: 0\n",
 		s.MinBytes, s.MaxBytes, step, unit, s.Warmup, s.Iters, s.Check, s.Graph)
 	p.printf("#\n")
 	if r.Simulated {
