@@ -3,6 +3,7 @@
 package slurmtest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,7 @@ func Require(t testing.TB, debianPackage string, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
 		if _, err := find(p); err != nil {
-			lack(t, debianPackage, p)
+			Lack(t, debianPackage, p)
 		}
 	}
 }
@@ -29,16 +30,24 @@ func Require(t testing.TB, debianPackage string, programs ...string) {
 func RequireFile(t testing.TB, debianPackage, pattern string) {
 	t.Helper()
 	if found, _ := filepath.Glob(pattern); len(found) == 0 {
-		lack(t, debianPackage, pattern)
+		Lack(t, debianPackage, pattern)
 	}
 }
 
-func lack(t testing.TB, debianPackage, what string) {
+// Lack skips the test because something of a Debian package is missing.
+func Lack(t testing.TB, debianPackage, what string) {
+	t.Helper()
+	Skip(t, fmt.Sprintf("%s is missing (Debian package %s)", what, debianPackage))
+}
+
+// Skip skips the test for a reason that lies in this machine, or fails it where
+// nothing may be left out.
+func Skip(t testing.TB, reason string) {
 	t.Helper()
 	if os.Getenv(EnvRequire) == "all" {
-		t.Fatalf("%s is missing (Debian package %s), and %s=all forbids to skip", what, debianPackage, EnvRequire)
+		t.Fatalf("%s, and %s=all forbids to skip", reason, EnvRequire)
 	}
-	t.Skipf("%s is missing (Debian package %s)", what, debianPackage)
+	t.Skip(reason)
 }
 
 // find looks in PATH and where Debian keeps daemons, which is not in the PATH

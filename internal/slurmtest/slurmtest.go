@@ -43,7 +43,9 @@ const GPUs = 8
 const Urgent = "urgent"
 
 // The configuration: one node of CPUs processors, scheduled at once. cred_expire
-// is how long a requeued job waits, 120 s by default.
+// is how long a requeued job waits, 120 s by default. Tests may run several
+// clusters at once, and PMIx and user programs make folders that are named by job:
+// hence a TmpFS and job numbers for each cluster.
 var conf = template.Must(template.New("slurm.conf").Parse(`ClusterName=test
 SlurmctldHost={{.Node}}(127.0.0.1)
 SlurmctldPort={{.CtldPort}}
@@ -55,6 +57,8 @@ AuthInfo=socket={{.Dir}}/munge.sock,cred_expire=5
 CredType=cred/munge
 StateSaveLocation={{.Dir}}/state
 SlurmdSpoolDir={{.Dir}}/spool
+TmpFS={{.Dir}}/tmp
+FirstJobId={{.CtldPort}}0
 SlurmctldPidFile={{.Dir}}/slurmctld.pid
 SlurmdPidFile={{.Dir}}/slurmd.pid
 ProctrackType=proctrack/linuxproc
@@ -103,7 +107,7 @@ func Start(t testing.TB) *Cluster {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	node, _, _ := strings.Cut(host, ".")
 	c := &Cluster{Dir: dir, Conf: filepath.Join(dir, "slurm.conf"), Node: node}
-	for _, d := range []string{"state", "spool"} {
+	for _, d := range []string{"state", "spool", "tmp"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +193,7 @@ func (c *Cluster) RequireMPI(t testing.TB, kind string) {
 	switch {
 	case err == nil:
 	case bytes.Contains(out, []byte("cannot find mpi plugin")), bytes.Contains(out, []byte("Invalid MPI type")):
-		lack(t, "slurm-wlm-basic-plugins and, for pmix, libpmix-dev", fmt.Sprintf("srun --mpi=%s (%s)", kind, bytes.TrimSpace(out)))
+		Lack(t, "slurm-wlm-basic-plugins and, for pmix, libpmix-dev", fmt.Sprintf("srun --mpi=%s (%s)", kind, bytes.TrimSpace(out)))
 	default:
 		t.Fatalf("srun --mpi=%s: %v\n%s", kind, err, out)
 	}

@@ -1,0 +1,166 @@
+//go:build linux
+
+package slurm
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/containertest"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
+)
+
+// An endless job of two ranks, which shares the node with others of the test.
+var (
+	shared  = append([]string{"--exclusive=user"}, two...)
+	endless = []string{"--device", "sim", "--mode", "ring,nvls-zero-copy", "-b", "1K", "-e", "1K", "-n", "5", "-w", "1", "-N", "0"}
+	row     = regexp.MustCompile(`(?m)^ +\d+ +\d+ +float +sum +-1 .*\n`)
+)
+
+// gentle is the program for a job that will wait long: it must not take the cores
+// from others.
+func (u user) gentle(t *testing.T) []string {
+	t.Helper()
+	path := filepath.Join(u.dir, "gentle")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec nice -n 10 "+u.program+" \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"BINARY=" + path}
+}
+
+// measuring submits an endless job and waits until it has printed rows.
+func (u user) measuring(t *testing.T, script string, env, options []string) (job string) {
+	t.Helper()
+	job = submit(t, u.sbatch(t, script, append([]string{"CONFIG=quick", "DOCTOR=no"}, env...), options, endless...))
+	u.logFailure(t, job)
+	t.Cleanup(func() { u.slurm(t, "scancel", job) })
+	u.rows(t, job, 2)
+	return job
+}
+
+// rows waits until the job has printed so many.
+func (u user) rows(t *testing.T, job string, n int) {
+	t.Helper()
+	u.until(t, job, "rows", func() bool { return len(row.FindAllString(u.log(job), n)) >= n })
+}
+
+func (u user) slurm(t *testing.T, name string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if out, err := u.c.Command(ctx, name, args...).CombinedOutput(); err != nil {
+		t.Errorf("%s %v: %v\n%s", name, args, err, out)
+	}
+}
+
+// interrupted checks what a job that was ended has left.
+func (u user) interrupted(t *testing.T, dir, reason string) {
+	t.Helper()
+	r := u.result(t, filepath.Join(dir, "result.json"), 2)
+	if r.Status != (result.Status{State: result.Interrupted, Reason: reason}) {
+		t.Errorf("status is %+v, want interrupted by %s", r.Status, reason)
+	}
+	for _, name := range []string{"result.csv", "bandwidth.png"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// prompt is how soon after a signal results must be on disk.
+const prompt = 5 * time.Second
+
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	c := slurmtest.Start(t)
+	c.RequireMPI(t, "pmix")
+	t.Run("jobs", func(t *testing.T) {
+		// --time is in minutes, so these wait for a good part of one; Slurm looks
+		// at limits every 30 s.
+		t.Run("signal before the time limit", func(t *testing.T) {
+			t.Parallel()
+			u := newUser(t, c)
+			job := u.measuring(t, "nvls-allreduce.sbatch", u.gentle(t), append([]string{"--time=1"}, shared...))
+			u.await(t, job, "FAILED")
+			if _, exit, _ := u.state(t, job); exit != "143:0" {
+				t.Errorf("exit code %s, want 143:0", exit)
+			}
+			u.said(t, job, "== interrupted; ")
+			u.interrupted(t, u.results(job), "SIGUSR1")
+		})
+		t.Run("time limit", func(t *testing.T) {
+			t.Parallel()
+			u := newUser(t, c)
+			// Without the signal before, and with the end moved near.
+			job := u.measuring(t, "nvls-allreduce.sbatch", u.gentle(t), append([]string{"--time=5", "--signal=CONT@1"}, shared...))
+			u.slurm(t, "scontrol", "update", "JobId="+job, "EndTime=now+1")
+			u.await(t, job, "TIMEOUT")
+			u.until(t, job, "end", func() bool { return regexp.MustCompile(`(?m)^== interrupted`).MatchString(u.log(job)) })
+			u.interrupted(t, u.results(job), "SIGTERM")
+		})
+		t.Run("scancel", func(t *testing.T) {
+			t.Parallel()
+			u := newUser(t, c)
+			job := u.measuring(t, "nvls-allreduce.sbatch", nil, shared)
+			sent := time.Now()
+			u.slurm(t, "scancel", job)
+			u.await(t, job, "CANCELLED")
+			u.until(t, job, "end", func() bool { return regexp.MustCompile(`(?m)^== interrupted`).MatchString(u.log(job)) })
+			// The chart is the last to be written.
+			chart, err := os.Stat(filepath.Join(u.results(job), "bandwidth.png"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := chart.ModTime().Sub(sent); took > prompt {
+				t.Errorf("results were on disk %v after scancel, want %v at most", took, prompt)
+			}
+			if _, exit, _ := u.state(t, job); exit != "143:0" {
+				t.Errorf("exit code %s, want 143:0", exit)
+			}
+			u.interrupted(t, u.results(job), "SIGTERM")
+		})
+		// Every rank in a container of its own.
+		t.Run("scancel of containers", func(t *testing.T) {
+			t.Parallel()
+			u := newUser(t, c)
+			apptainer, env := containertest.Apptainer(t, u.program)
+			env = append(env, "BINARY=nvls-allreduce", "CONTAINER="+apptainer, "MODEL=hybrid", "IMAGE="+containertest.Image(t, "Singularity.def", "openmpi"))
+			job := u.measuring(t, "nvls-allreduce-singularity.sbatch", env, shared)
+			u.slurm(t, "scancel", job)
+			u.await(t, job, "CANCELLED")
+			u.until(t, job, "end", func() bool { return regexp.MustCompile(`(?m)^== interrupted`).MatchString(u.log(job)) })
+			u.interrupted(t, u.results(job), "SIGTERM")
+		})
+	})
+
+	// A job of a better partition takes the node. The first one is requeued, runs
+	// again, and leaves the results of both attempts.
+	t.Run("preemption and requeue", func(t *testing.T) {
+		u := newUser(t, c)
+		job := u.measuring(t, "nvls-allreduce.sbatch", nil, two)
+		urgent := submit(t, u.sbatch(t, "report.sbatch", nil, []string{"--partition=" + slurmtest.Urgent, "--exclusive"},
+			absolute(t, "../internal/importer/testdata/collectives.golden")))
+		u.await(t, urgent, "COMPLETED")
+		u.await(t, job, "RUNNING")
+		if _, _, restarts := u.state(t, job); restarts != "1" {
+			t.Errorf("%s restarts, want 1", restarts)
+		}
+		u.until(t, job, "second attempt", func() bool {
+			return regexp.MustCompile(`(?s)attempt 1, results in.* float `).MatchString(u.log(job))
+		})
+		first := filepath.Join(u.results(job), "attempt-0")
+		u.interrupted(t, first, "SIGTERM")
+		u.slurm(t, "scancel", job)
+		u.await(t, job, "CANCELLED")
+		u.until(t, job, "end", func() bool {
+			return len(regexp.MustCompile(`(?m)^== interrupted`).FindAllString(u.log(job), 2)) == 2
+		})
+		u.interrupted(t, u.results(job), "SIGTERM")
+		u.interrupted(t, first, "SIGTERM")
+	})
+}
