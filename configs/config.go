@@ -102,6 +102,8 @@ type Sim struct {
 	Devices int  `toml:"devices"` // 0: one a local rank
 	Weak    bool `toml:"weak"`    // the weak memory model
 	Seed    int  `toml:"seed"`    // of that model; one that is not 0 turns it on
+	// Faults are injected by tests; see Fault for how one is written.
+	Faults []string `toml:"faults"`
 }
 
 // WeakMemory reports whether the software device has the weak memory model.

@@ -77,6 +77,7 @@ func (c *Config) Validate() error {
 	}
 	v.count("sim.devices", c.Sim.Devices, 0, maxDevices)
 	v.count("sim.seed", c.Sim.Seed, 0, math.MaxInt32)
+	v.faults()
 	return errors.Join(v.errs...)
 }
 
