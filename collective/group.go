@@ -11,6 +11,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/site"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
 )
 
@@ -53,8 +54,9 @@ type Group struct {
 }
 
 // Open makes a group of all ranks of the node, each with a device of its own.
-// It is collective. Its own memory is WorkspaceBytes on each
-// device.
+// It is collective. Its own memory is WorkspaceBytes on each device. Where the
+// environment forbids multicast (see the README), it is off even if
+// Options.MulticastOff says nothing.
 func Open(ctx context.Context, world *mpiboot.World, o Options) (*Group, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second
@@ -62,9 +64,18 @@ func Open(ctx context.Context, world *mpiboot.World, o Options) (*Group, error) 
 	if err := world.RequireOneNode(); err != nil {
 		return nil, err
 	}
+	if o.MulticastOff == "" {
+		off, err := site.MulticastOff("", os.Getenv, o.Device == "sim")
+		if err := world.Node().Vote(ctx, "read the site switch", err); err != nil {
+			return nil, err
+		}
+		o.MulticastOff = off
+	}
 	g := &Group{node: world.Node(), options: o}
 	if g.Size() > MaxRanks {
-		return nil, failure.New(failure.Unavailable, "%d ranks on one node, at most %d are supported", g.Size(), MaxRanks)
+		f := failure.New(failure.Unavailable, "%d ranks on one node, at most %d are supported", g.Size(), MaxRanks)
+		f.Do, f.By = fmt.Sprintf("start at most %d ranks", MaxRanks), failure.User
+		return nil, f
 	}
 	if err := g.open(ctx); err != nil {
 		g.release()

@@ -36,7 +36,7 @@ func usage(err error, app *kong.Application, args []string) error {
 	}
 	if kind == "unknown" {
 		f.What = "unknown flag " + name
-		f.Why = aboutFlag(name, flagNames(app.Node), args)
+		f.Why = aboutFlag(name, flagNames(commandOf(app.Node, args)), args)
 	} else if name, ok := strings.CutPrefix(what, "unexpected argument "); ok {
 		f.What = what
 		f.Why = fmt.Sprintf("the nearest command is %q", collective.Nearest(name, commandNames(app.Node)))
@@ -61,6 +61,21 @@ func aboutFlag(name string, valid, args []string) string {
 		return "the flags of one letter are " + strings.Join(short, " ")
 	}
 	return "the nearest is " + near
+}
+
+// commandOf is the command that the arguments name, or the default one.
+func commandOf(app *kong.Node, args []string) *kong.Node {
+	for _, c := range app.Children {
+		if len(args) > 0 && c.Name == args[0] {
+			return c
+		}
+	}
+	for _, c := range app.Children {
+		if c == app.DefaultCmd {
+			return c
+		}
+	}
+	return app
 }
 
 // flagNames lists every spelling of every flag.

@@ -26,15 +26,15 @@ run tune --mode auto -b 1K -e "${MAX:-1G}" -f 4 -n 20 --save-tuning "$out/tuning
 for type in ${TYPES:-float bfloat16}; do
   for graph in 0 10; do
     run "$type-graph$graph" --config compare-nccl --tuning "$out/tuning.toml" -d "$type" -b 1K -e "${MAX:-1G}" -f 4 -n 20 \
-      -G "$graph" -N "${CYCLES:-5}"
+      -G "$graph" -N "${CYCLES:-6}"
     for peer in nccl nccl-symmetric ring; do
       for mode in auto p2p; do
         "$binary" compare --modes "$peer,$mode" --format markdown "$out/$type-graph$graph.json" "$out/$type-graph$graph.json" \
-          >>"$out/$type-graph$graph.md" || true
+          >>"$out/$type-graph$graph.md" || echo "no comparison of $mode with $peer in $type-graph$graph"
       done
     done
   done
-  "$binary" plot "$out/$type-graph0.json" -o "$out/$type.png" --kind busbw,speedup --title "$ranks ranks, $type" || true
-  "$binary" plot "$out/$type-graph10.json" -o "$out/$type-graph.png" --kind time,speedup --title "$ranks ranks, $type, CUDA graphs" || true
+  "$binary" plot "$out/$type-graph0.json" -o "$out/$type.png" --kind busbw,speedup --title "$ranks ranks, $type" || echo "no chart of $type"
+  "$binary" plot "$out/$type-graph10.json" -o "$out/$type-graph.png" --kind time,speedup --title "$ranks ranks, $type, CUDA graphs" || echo "no chart of $type with graphs"
 done
-"$binary" report "$out"/*-graph*.json -o "$out/report" || true
+"$binary" report "$out"/*-graph*.json -o "$out/report"

@@ -117,7 +117,7 @@ func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 func (t *table) follow(size uint64) (*mode, error) {
 	b := t.b
 	c, _ := b.tuning.Lookup(t.dtype.String(), t.op.String(), size)
-	m, reason := b.find(c.Mode), fmt.Sprintf("the tuning file, measured %.2f us at %s", c.TimeUS, collective.FormatBytes(c.MaxBytes))
+	m, reason := b.find(c.Mode), fmt.Sprintf("the tuning file, measured %.2f us for %s %s at %s", c.TimeUS, c.DataType, c.Op, collective.FormatBytes(c.MaxBytes))
 	if m == nil || m.reducer.Supports(t.dtype, t.op) != nil {
 		m, reason = b.find(configs.ModeP2PPush), fmt.Sprintf("the tuning file says %s, which cannot run here", c.Mode)
 		c = tuning.Choice{}

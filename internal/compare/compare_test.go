@@ -95,7 +95,9 @@ func TestFormats(t *testing.T) {
 		"compare.json":  func(w *bytes.Buffer) error { return c.WriteJSON(w, names, 0.99, c.Below(0.99)) },
 		"simulated.txt": func(w *bytes.Buffer) error { return simulated().WriteText(w, names) },
 		"simulated.md":  func(w *bytes.Buffer) error { return simulated().WriteMarkdown(w, names) },
-		"two.bench":     func(w *bytes.Buffer) error { return compare.WriteBenchfmt(w, compare.Named{Name: "old.json", Run: a}, compare.Named{Name: "new.json", Run: b}) },
+		"two.bench": func(w *bytes.Buffer) error {
+			return compare.WriteBenchfmt(w, compare.Named{Name: "old.json", Run: a}, compare.Named{Name: "new.json", Run: b})
+		},
 	} {
 		var w bytes.Buffer
 		if err := write(&w); err != nil {

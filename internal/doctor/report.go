@@ -110,7 +110,7 @@ func sentence(modes []ModeVerdict, simulated bool) string {
 	}
 	group(Yes, func(names, _ string, _ []string) string { return names + " will work here" })
 	group(No, func(names, why string, because []string) string {
-		return fmt.Sprintf("%s will not: %s [%s]", names, why, because[0])
+		return fmt.Sprintf("%s will not work here: %s [%s]", names, why, because[0])
 	})
 	group(Unknown, func(names, why string, because []string) string {
 		return fmt.Sprintf("whether %s will work could not be told: %s [%s]", names, why, because[0])

@@ -79,7 +79,7 @@ func TestSentence(t *testing.T) {
 	got := sentence([]ModeVerdict{
 		{Mode: "nvls-zero-copy", Runs: No, Because: []string{"a"}, Why: "it is off"}, {Mode: "nvls-copy-in", Runs: No, Because: []string{"a"}, Why: "it is off"},
 		{Mode: "ring", Runs: Yes, Because: []string{"peers"}}, {Mode: "p2p", Runs: Unknown, Because: []string{"peers"}, Why: "nobody knows"}}, false)
-	const want = "ring will work here; nvls-zero-copy and nvls-copy-in will not: it is off [a]; whether p2p will work could not be told: nobody knows [peers]"
+	const want = "ring will work here; nvls-zero-copy and nvls-copy-in will not work here: it is off [a]; whether p2p will work could not be told: nobody knows [peers]"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

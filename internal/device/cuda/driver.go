@@ -27,6 +27,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync/atomic"
 
@@ -34,13 +35,14 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/site"
 )
 
 // Options of Open. The zero value is what an ordinary run without a site switch
 // wants.
 type Options struct {
 	// MulticastOff names the site switch that forbids multicast, as package site
-	// gives it; "" permits it.
+	// gives it; "" permits it unless the environment forbids it.
 	MulticastOff string
 	// Library is the path of libcuda; "" searches the usual places.
 	Library string
@@ -62,6 +64,14 @@ var _ device.Driver = (*Driver)(nil)
 // Open opens libcuda and lists the devices. Without a library or a device its
 // error is a failure.Unavailable; errors of the driver hold a *device.Error.
 func Open(o Options) (device.Driver, error) {
+	if o.MulticastOff == "" {
+		// The environment's switches hold whoever calls.
+		off, err := site.MulticastOff("", os.Getenv, false)
+		if err != nil {
+			return nil, err
+		}
+		o.MulticastOff = off
+	}
 	lib, err := openLibrary(o.Library, o.MulticastOff)
 	if err != nil {
 		return nil, err
