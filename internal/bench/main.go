@@ -33,7 +33,7 @@ type Process struct {
 func Main(ctx context.Context, cfg *configs.Config, p Process) failure.Code {
 	world, err := mpiboot.Join(ctx, mpiboot.Options{
 		Launcher: cfg.Bootstrap.Launcher, MPILibrary: cfg.Bootstrap.MPILibrary, SocketDir: cfg.Bootstrap.SocketDir,
-		Timeout: cfg.Bootstrap.Timeout, Stderr: p.Stderr,
+		Timeout: cfg.Bootstrap.Timeout, Stderr: p.Stderr, Build: build(), Stage: stageFault(p.Stderr),
 	})
 	if err != nil {
 		world.Abort(failure.CodeOf(err), err)
@@ -104,14 +104,20 @@ func (b *bench) run(ctx context.Context) error {
 	if err := b.node.Vote(ctx, "read the site switch", err); err != nil {
 		return err
 	}
+	if simulated && off == "" {
+		if vendor, _ := site.MulticastOff("", os.Getenv, false); vendor != "" {
+			b.record.decide(result.Decision{Requested: "sim", Chosen: "multicast of the software device", Reason: vendor + " is for hardware; multicast = \"off\" switches it off here"})
+		}
+	}
 	name := "cuda"
 	if simulated {
 		name = "sim"
 	}
+	b.tellFaults()
 	b.record.footprint(b.plannedMemory())
 	b.group, err = collective.Open(ctx, b.world, collective.Options{
 		Device: name, MulticastOff: off, ShareGPU: b.cfg.Run.ShareGPU, Timeout: b.cfg.Timing.Timeout, ScratchBytes: scratchBytes(b.cfg),
-		Sim: sim.Options{Devices: b.cfg.Sim.Devices, Weak: b.cfg.Sim.WeakMemory(), Seed: uint64(b.cfg.Sim.Seed)},
+		Sim: sim.Options{Devices: b.cfg.Sim.Devices, Weak: b.cfg.Sim.WeakMemory(), Seed: uint64(b.cfg.Sim.Seed), Fail: b.simFaults()},
 	})
 	if err != nil {
 		return err
@@ -120,6 +126,7 @@ func (b *bench) run(ctx context.Context) error {
 		b.record.decide(result.Decision{Requested: "sim", Chosen: fmt.Sprintf("the weak memory model, seed %d", b.cfg.Sim.Seed), Reason: "sim.weak or sim.seed is set"})
 	}
 	b.injectFaults()
+	b.trapKernels()
 	if err := b.allocate(ctx); err != nil {
 		return err
 	}

@@ -175,8 +175,11 @@ func (r *record) tell() {
 	}
 }
 
-func (r *record) table(mode string, graph int) {
+func (r *record) table(mode string, graph, cycle int) {
 	r.tell()
+	if cycle > 0 {
+		r.line("Cycle %d", cycle+1)
+	}
 	r.print(func() { r.printer.Table(mode, nil, graph) })
 }
 

@@ -22,7 +22,7 @@ type table struct {
 func (t *table) measure(ctx context.Context) error {
 	b := t.b
 	sizes := b.cfg.Sizes(t.dtype.Size())
-	b.record.table(t.mode, b.cfg.Timing.Graph)
+	b.record.table(t.mode, b.cfg.Timing.Graph, t.cycle)
 	for i, size := range sizes {
 		b.record.progress(fmt.Sprintf("%s %s %s %s", t.mode, t.dtype, t.op, collective.FormatBytes(size)), sizes[i:])
 		if err := t.row(ctx, size); err != nil {
