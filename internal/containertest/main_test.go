@@ -3,7 +3,6 @@
 package containertest
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -132,30 +131,4 @@ func shared(t *testing.T) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
-}
-
-// finding is one of the doctor's findings, from its JSON report.
-func finding(t *testing.T, out, id string) (status, text string) {
-	t.Helper()
-	begin := strings.Index(out, "{")
-	if begin < 0 {
-		t.Fatalf("no JSON in\n%s", out)
-	}
-	var report struct {
-		Findings []map[string]any `json:"findings"`
-	}
-	if err := json.NewDecoder(strings.NewReader(out[begin:])).Decode(&report); err != nil {
-		t.Fatalf("%v in\n%s", err, out)
-	}
-	for _, f := range report.Findings {
-		if f["id"] == id {
-			b, err := json.Marshal(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return fmt.Sprint(f["status"]), string(b)
-		}
-	}
-	t.Fatalf("no finding %q in\n%s", id, out)
-	return "", ""
 }
