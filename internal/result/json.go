@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"os"
 	"strings"
@@ -29,45 +30,80 @@ type file struct {
 
 // Encode writes r as indented JSON with schema and totals. It fails on a run
 // that Validate refuses, and on numbers that JSON has not (NaN, infinities).
-// Rows are written one by one: a run of a hundred thousand rows needs no memory
-// for its text.
 func Encode(w io.Writer, r *Run) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	// The run without its rows, which then go between the two halves.
+	return EncodeRows(w, r, func(yield func(*Row, error) bool) {
+		for i := range r.Rows {
+			if !yield(&r.Rows[i], nil) {
+				return
+			}
+		}
+	})
+}
+
+// EncodeRows is Encode for rows that do not fit in memory: they come from rows
+// one by one and not from r. A row is not used after the next is asked for. It
+// ends with the first error of rows.
+func EncodeRows(w io.Writer, r *Run, rows iter.Seq2[*Row, error]) error {
+	// The run without its rows, which go between the two halves. The text is made
+	// twice, for the totals are known only after the rows.
 	shell := *r
 	shell.Rows = []Row{}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(file{Schema: Schema, Run: &shell, Totals: r.Totals()}); err != nil {
+	if err := shell.Validate(); err != nil {
 		return err
 	}
-	// No text holds this: line ends are escaped in strings, and only fields of the
-	// run itself have two spaces before them.
-	const empty = "\n  \"rows\": []"
-	head, tail, _ := strings.Cut(b.String(), empty)
-	out := bufio.NewWriter(w)
+	halves := func(t Totals) (head, tail string, err error) {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		err = e.Encode(file{Schema: Schema, Run: &shell, Totals: t})
+		// No text holds this: line ends are escaped in strings, and only fields of
+		// the run itself have two spaces before them.
+		head, tail, _ = strings.Cut(b.String(), "\n  \"rows\": []")
+		return head, tail, err
+	}
+	head, _, err := halves(Totals{})
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(w, 64<<10)
 	out.WriteString(head)
-	out.WriteString(strings.TrimSuffix(empty, "]"))
-	e.SetIndent("    ", "  ")
-	for i := range r.Rows {
-		if i > 0 {
-			out.WriteByte(',')
+	out.WriteString("\n  \"rows\": [")
+	var total totaller
+	var text rowWriter
+	n := 0
+	for row, err := range rows {
+		if err == nil {
+			err = row.validate()
 		}
-		out.WriteString("\n    ")
-		b.Reset()
-		if err := e.Encode(&r.Rows[i]); err != nil {
+		if err != nil {
+			return fmt.Errorf("row %d: %w", n, err)
+		}
+		total.add(row)
+		text.b = append(text.b[:0], "\n    "...)
+		if n > 0 {
+			text.b = append(text.b[:0], ",\n    "...)
+		}
+		text.row(row)
+		if text.err != nil {
+			return fmt.Errorf("row %d: %w", n, text.err)
+		}
+		if _, err := out.Write(text.b); err != nil {
 			return err
 		}
-		out.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+		n++
 	}
-	if len(r.Rows) > 0 {
+	if n > 0 {
 		out.WriteString("\n  ")
 	}
 	out.WriteByte(']')
+	_, tail, err := halves(total.Totals)
+	if err != nil {
+		return err
+	}
 	out.WriteString(tail)
 	return out.Flush()
 }

@@ -23,34 +23,50 @@ type ModeTotal struct {
 // Totals sums up the rows measured so far, modes in the order of their first
 // row.
 func (r *Run) Totals() Totals {
-	var t Totals
-	index := map[ModeTotal]int{} // of a mode and its use of graphs in t.Modes
+	var t totaller
 	for i := range r.Rows {
-		row := &r.Rows[i]
-		if row.Wrong != nil {
-			t.Checked++
-			t.WrongElements += *row.Wrong
-			if *row.Wrong > 0 {
-				t.FailedChecks++
-			}
-		}
-		k := ModeTotal{Mode: row.Mode, Graph: row.Graph}
-		at, ok := index[k]
-		if !ok {
-			at = len(t.Modes)
-			index[k] = at
-			t.Modes = append(t.Modes, k)
-		}
-		m := &t.Modes[at]
-		m.Rows++
-		m.MaxBusBW = max(m.MaxBusBW, row.BusBW)
-		// Running means, so that no sum of large numbers overflows.
-		m.AvgBusBW += (row.BusBW - m.AvgBusBW) / float64(m.Rows)
+		t.add(&r.Rows[i])
 	}
-	for i := range r.Rows {
-		t.AvgBusBW += (r.Rows[i].BusBW - t.AvgBusBW) / float64(i+1)
+	return t.Totals
+}
+
+// totaller sums up rows as they come.
+type totaller struct {
+	Totals
+	rows  int
+	index map[modeKey]int // in Modes
+}
+
+type modeKey struct {
+	mode  string
+	graph int
+}
+
+func (t *totaller) add(row *Row) {
+	if row.Wrong != nil {
+		t.Checked++
+		t.WrongElements += *row.Wrong
+		if *row.Wrong > 0 {
+			t.FailedChecks++
+		}
 	}
-	return t
+	// Running means, so that no sum of large numbers overflows.
+	t.rows++
+	t.AvgBusBW += (row.BusBW - t.AvgBusBW) / float64(t.rows)
+	k := modeKey{row.Mode, row.Graph}
+	at, ok := t.index[k]
+	if !ok {
+		if t.index == nil {
+			t.index = map[modeKey]int{}
+		}
+		at = len(t.Modes)
+		t.index[k] = at
+		t.Modes = append(t.Modes, ModeTotal{Mode: row.Mode, Graph: row.Graph})
+	}
+	m := &t.Modes[at]
+	m.Rows++
+	m.MaxBusBW = max(m.MaxBusBW, row.BusBW)
+	m.AvgBusBW += (row.BusBW - m.AvgBusBW) / float64(m.Rows)
 }
 
 // Meets reports whether the average bus bandwidth of every mode reaches
