@@ -30,6 +30,12 @@ type Options struct {
 	// os.Environ; nil is the process's own. With the variables of Launch, ranks
 	// can be goroutines of one process.
 	Environ []string
+	// Build names this program's build. Ranks of different builds are refused
+	// when they connect; "" is compared like any other.
+	Build string
+	// Stage, when set, is told every stage before this rank enters it, with the
+	// rank as far as it is known. For tests, which let a rank die there.
+	Stage func(rank int, stage string)
 }
 
 // Join finds this process's place and connects it to the others. A process
@@ -50,7 +56,7 @@ func Join(ctx context.Context, o Options) (*World, error) {
 	if err != nil {
 		return nil, failure.Wrap(failure.Internal, err, "cannot tell which host this is")
 	}
-	w := &World{evidence: ev, timeout: o.Timeout, stderr: o.Stderr, exit: os.Exit}
+	w := &World{evidence: ev, rank: ev.Rank, timeout: o.Timeout, stderr: o.Stderr, stage: o.Stage, exit: os.Exit}
 	if w.timeout <= 0 {
 		w.timeout = DefaultTimeout
 	}
@@ -77,7 +83,7 @@ func (w *World) joinLocal(ctx context.Context, o Options, h host, id string) (*W
 			Do: "let the program set it: --np N", By: failure.User}
 	}
 	w.rank, w.size = w.evidence.Rank, w.evidence.Size
-	cfg := meshConfig{id: w.id, me: w.rank, host: h.Name, timeout: w.timeout}
+	cfg := meshConfig{id: w.id, me: w.rank, host: h.Name, timeout: w.timeout, build: o.Build, log: w.stderr, enter: w.enter}
 	for r := range w.size {
 		cfg.world = append(cfg.world, r)
 		cfg.sockets = append(cfg.sockets, socketName(o.SocketDir, w.id, r))
@@ -119,6 +125,7 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 		// It ends the process by _exit, after which nothing can be said.
 		fmt.Fprintf(w.stderr, "nvls-allreduce: srun offers PMI-2, which %s may not speak: if MPI_Init ends this process, %s\n", lib.Version(), remedy(ev))
 	}
+	w.enter(StageInit)
 	comm, err := lib.Init(ctx, endedInInit(ev, lib, h))
 	if err != nil {
 		e := &failure.Error{Code: failure.CodeOf(err), What: "MPI could not be initialized", Err: err,
@@ -140,6 +147,7 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 	if w.rank == 0 {
 		id = NewUniqueID()
 	}
+	w.enter("unique id")
 	b, err := comm.Bcast(ctx, "unique id", 0, id[:])
 	if err != nil {
 		return w, w.failedMPI(h, err)
@@ -156,6 +164,7 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 	if err != nil {
 		return w, failure.Wrap(failure.Internal, err, "host record")
 	}
+	w.enter("hosts")
 	records, err := comm.Allgather(ctx, "hosts", record)
 	if err != nil {
 		return w, w.failedMPI(h, err)
@@ -168,7 +177,7 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 		}
 	}
 	if mine == nil {
-		w.node, mine = w.connectHost(ctx, l)
+		w.node, mine = w.connectHost(ctx, o, l)
 	}
 	ballot, err := json.Marshal(Verdict{Rank: w.rank, OK: mine == nil, Text: errorText(mine), Code: failure.CodeOf(mine)})
 	if err != nil {
@@ -178,6 +187,7 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 	// time of its own.
 	voteCtx, cancelVote := context.WithTimeout(context.WithoutCancel(ctx), w.timeout)
 	defer cancelVote()
+	w.enter("vote on the connections")
 	ballots, err := comm.Allgather(voteCtx, "vote on the connections", ballot)
 	if err != nil {
 		return w, w.failedMPI(h, err)
@@ -199,8 +209,8 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 }
 
 // connectHost connects the ranks that share this one's host.
-func (w *World) connectHost(ctx context.Context, l *net.UnixListener) (*Node, error) {
-	cfg := meshConfig{id: w.id, host: w.Host(), timeout: w.timeout}
+func (w *World) connectHost(ctx context.Context, o Options, l *net.UnixListener) (*Node, error) {
+	cfg := meshConfig{id: w.id, host: w.Host(), timeout: w.timeout, build: o.Build, log: w.stderr, enter: w.enter}
 	for r, h := range w.hosts {
 		if h.Identity != w.hosts[w.rank].Identity {
 			continue

@@ -169,6 +169,8 @@ func (l *launch) wait(ctx context.Context, signals <-chan os.Signal) (exit int) 
 	}
 	stop := func(s syscall.Signal) {
 		l.signal(s)
+		// A rank that is stopped takes no signal before it goes on.
+		l.signal(syscall.SIGCONT)
 		if !stopping {
 			stopping = true
 			step, harder = time.After(launchKill), kill

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"slices"
@@ -52,28 +53,47 @@ type meshConfig struct {
 	sockets []string // by index, as socketName gave them to each
 	host    string   // for messages
 	timeout time.Duration
+	build   string             // Options.Build
+	log     io.Writer          // for callers that were turned away; nil for none
+	enter   func(stage string) // nil for none
 }
+
+// maxRefusals is how many callers that were turned away are told of.
+const maxRefusals = 8
 
 // connect links this rank with every other of the host: it calls those below
 // it and is called by those above. It closes l, which also removes its path.
 func connect(ctx context.Context, cfg meshConfig, l *net.UnixListener) (*Node, error) {
+	if cfg.enter != nil {
+		cfg.enter(stageMesh)
+	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.timeout)
 	defer cancel()
 	defer l.Close()
 	start := time.Now()
 	deadline, _ := ctx.Deadline()
-	mine := hello{ID: cfg.id, Rank: cfg.me, Size: len(cfg.world)}
+	mine := hello{ID: cfg.id, Rank: cfg.me, Size: len(cfg.world), Build: cfg.build}
 
 	var mu sync.Mutex
 	peers := make([]*peer, len(cfg.world))
+	turned := 0         // callers
 	var refused []error // connections that were not from a rank of this run
 	note := func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if len(refused) < 8 {
+		if len(refused) < maxRefusals {
 			refused = append(refused, err)
 		}
 	}
+	turnAway := func(err error) {
+		note(err)
+		mu.Lock()
+		defer mu.Unlock()
+		if turned++; cfg.log != nil && turned <= maxRefusals && ctx.Err() == nil {
+			fmt.Fprintf(cfg.log, "nvls-allreduce: rank %d on %s turned away a caller at %s: %v\n", cfg.world[cfg.me], cfg.host, cfg.sockets[cfg.me], err)
+		}
+	}
+	others := make([]error, len(cfg.world)) // ranks of this run that run another build
 	arrived := make(chan struct{}, len(cfg.world))
 	enter := func(i int, p *peer) {
 		mu.Lock()
@@ -85,9 +105,20 @@ func connect(ctx context.Context, cfg meshConfig, l *net.UnixListener) (*Node, e
 		peers[i] = p
 		arrived <- struct{}{}
 	}
+	// A rank of another build has come all the same: nobody waits for it.
+	differs := func(i int, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if peers[i] == nil && others[i] == nil {
+			others[i] = err
+			arrived <- struct{}{}
+		}
+	}
 	for i := range cfg.me {
 		go func() {
-			if p, err := dial(ctx, cfg, i, mine, deadline); err != nil {
+			if p, err := dial(ctx, cfg, i, mine, deadline); errors.As(err, new(*buildError)) {
+				differs(i, err)
+			} else if err != nil {
 				note(err)
 			} else {
 				enter(i, p)
@@ -107,12 +138,17 @@ func connect(ctx context.Context, cfg meshConfig, l *net.UnixListener) (*Node, e
 				if err == nil {
 					theirs, err = p.greet(mine, false, deadline)
 				}
-				if err == nil && (theirs.Rank <= cfg.me || theirs.Rank >= len(cfg.world)) {
+				if (err == nil || errors.As(err, new(*buildError))) && (theirs.Rank <= cfg.me || theirs.Rank >= len(cfg.world)) {
 					err = fmt.Errorf("hello from local rank %d, which has no reason to call local rank %d", theirs.Rank, cfg.me)
+				}
+				if errors.As(err, new(*buildError)) {
+					conn.Close()
+					differs(theirs.Rank, err)
+					return
 				}
 				if err != nil {
 					conn.Close()
-					note(err)
+					turnAway(err)
 					return
 				}
 				p.rank = cfg.world[theirs.Rank]
@@ -131,11 +167,23 @@ func connect(ctx context.Context, cfg meshConfig, l *net.UnixListener) (*Node, e
 		break
 	}
 	l.Close()
+	mu.Lock()
+	defer mu.Unlock()
+	for i, err := range others {
+		if err == nil {
+			continue
+		}
+		for _, p := range peers {
+			if p != nil {
+				p.conn.Close()
+			}
+		}
+		return nil, &failure.Error{Code: failure.Usage, What: fmt.Sprintf("rank %d and rank %d are not the same program", cfg.world[cfg.me], cfg.world[i]),
+			Where: fmt.Sprintf("rank %d on %s", cfg.world[cfg.me], cfg.host), Err: err, Do: "start every rank from the same file", By: failure.User}
+	}
 	if complete {
 		return newNode(cfg, peers), nil
 	}
-	mu.Lock()
-	defer mu.Unlock()
 	pe := &PeersError{Stage: stageMesh, Op: "mesh", Waited: time.Since(start), Cause: context.Cause(ctx)}
 	for i, p := range peers {
 		if p != nil {

@@ -30,6 +30,7 @@ type Node struct {
 	world   []int
 	host    string
 	timeout time.Duration
+	enter   func(stage string) // nil for none
 
 	op  sync.Mutex // one operation at a time
 	seq uint32
@@ -43,7 +44,7 @@ type Node struct {
 }
 
 func newNode(cfg meshConfig, peers []*peer) *Node {
-	n := &Node{me: cfg.me, world: cfg.world, host: cfg.host, timeout: cfg.timeout, peers: peers, news: make(chan struct{}, 1), lost: make(chan struct{}), open: true}
+	n := &Node{me: cfg.me, world: cfg.world, host: cfg.host, timeout: cfg.timeout, enter: cfg.enter, peers: peers, news: make(chan struct{}, 1), lost: make(chan struct{}), open: true}
 	for _, p := range peers {
 		if p != nil {
 			go n.listen(p)
@@ -197,6 +198,9 @@ func (n *Node) where() string { return fmt.Sprintf("rank %d on %s", n.world[n.me
 func (n *Node) gather(ctx context.Context, k kind, stage string, mine *message) ([]*message, error) {
 	n.op.Lock()
 	defer n.op.Unlock()
+	if n.enter != nil {
+		n.enter(stage)
+	}
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	n.seq++
@@ -225,6 +229,9 @@ func (n *Node) bcast(ctx context.Context, k kind, stage string, root int, mine *
 	}
 	n.op.Lock()
 	defer n.op.Unlock()
+	if n.enter != nil {
+		n.enter(stage)
+	}
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	n.seq++

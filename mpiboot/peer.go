@@ -166,9 +166,18 @@ func checkUser(conn *net.UnixConn) error {
 
 // hello is the body of the first message in either direction.
 type hello struct {
-	ID   UniqueID
-	Rank int
-	Size int // of the mesh
+	ID    UniqueID
+	Rank  int
+	Size  int // of the mesh
+	Build string
+}
+
+// buildError says that two ranks run different builds of the program, whose
+// kernels and messages need not fit.
+type buildError struct{ theirs, mine string }
+
+func (e *buildError) Error() string {
+	return fmt.Sprintf("it runs another build of this program: %s; this rank: %s", e.theirs, e.mine)
 }
 
 // greet exchanges hellos and returns the peer's. The one that dialed speaks
@@ -203,6 +212,10 @@ func (p *peer) greet(mine hello, dialed bool, deadline time.Time) (hello, error)
 		if err := say(); err != nil {
 			return hello{}, err
 		}
+	}
+	// Only now, so that the one that dialed learns it too.
+	if theirs.Build != mine.Build {
+		return theirs, &buildError{theirs.Build, mine.Build}
 	}
 	return theirs, p.conn.SetReadDeadline(time.Time{})
 }

@@ -44,8 +44,22 @@ type World struct {
 	comm     *mpi.Comm    // nil without MPI and after MPI_Finalize
 	timeout  time.Duration
 	stderr   io.Writer
+	stage    func(rank int, stage string) // Options.Stage
 	abort    sync.Once
 	exit     func(int) // os.Exit
+}
+
+// Names of stages that have none in an error.
+const (
+	StageInit     = "MPI_Init"
+	StageFinalize = "MPI_Finalize"
+)
+
+// enter tells the observer of Options that this rank enters a stage.
+func (w *World) enter(stage string) {
+	if w.stage != nil {
+		w.stage(w.rank, stage)
+	}
 }
 
 // Rank is this process's number, from 0.
@@ -126,6 +140,9 @@ func (w *World) Finish(code failure.Code) failure.Code {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	if w.comm != nil {
+		w.enter("agreement on the exit code")
+	}
 	all, err := w.Comm().AllreduceInt64(ctx, "agreement on the exit code", mpi.Max, []int64{int64(code)})
 	if err == nil {
 		code = failure.Code(all[0])
@@ -139,6 +156,7 @@ func (w *World) Finish(code failure.Code) failure.Code {
 		return code
 	}
 	if err == nil {
+		w.enter(StageFinalize)
 		err = w.comm.Finalize(ctx)
 	}
 	if err != nil {

@@ -22,7 +22,11 @@ import (
 //	nowait             kernels no longer wait for their peers
 //	nowait:STAGE       they do but in one stage, by its number in control.cuh
 //
-// With the latter two, rank 1 is late.
+//	at:RANK:ACTION:N:STAGE  what fault_stage.go does, when the rank enters a stage for
+//	                   the Nth time; a stage is also each driver call, by its name
+//	stages             prints every stage and driver call that rank 1 enters
+//
+// With nowait, rank 1 is late.
 const faultVariable = "NVLS_ALLREDUCE_FAULT"
 
 func fault() (kind string, args []string) {

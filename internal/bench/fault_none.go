@@ -3,6 +3,8 @@
 package bench
 
 import (
+	"io"
+
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 )
@@ -12,3 +14,7 @@ import (
 func (b *bench) injectFaults() {}
 
 func (b *bench) corruptInput(device.Stream, collective.Call) error { return nil }
+
+func (b *bench) callFault() func(call string) { return nil }
+
+func stageFault(io.Writer) func(rank int, stage string) { return nil }
