@@ -253,6 +253,10 @@ func TestScriptsAreTested(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	manual, err := os.ReadFile("../docs/slurm.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	scripts, _ := filepath.Glob("*.sbatch")
 	if len(scripts) != 4 {
 		t.Errorf("scripts are %v", scripts)
@@ -260,6 +264,9 @@ func TestScriptsAreTested(t *testing.T) {
 	for _, s := range scripts {
 		if !strings.Contains(string(source), `"`+s+`"`) {
 			t.Errorf("%s is not tested", s)
+		}
+		if !strings.Contains(string(manual), "`"+s+"`") {
+			t.Errorf("docs/slurm.md does not tell of %s", s)
 		}
 		text, err := os.ReadFile(s)
 		if err != nil {

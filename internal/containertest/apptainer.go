@@ -19,7 +19,7 @@ var standIn []byte
 // gave, in which program is the one under test.
 func Apptainer(t testing.TB, program string) (path string, env []string) {
 	t.Helper()
-	slurmtest.Require(t, "charliecloud", "ch-run")
+	slurmtest.Require(t, "charliecloud-runtime", "ch-run")
 	requireUserNamespaces(t)
 	path = filepath.Join(t.TempDir(), "apptainer")
 	if err := os.WriteFile(path, standIn, 0o755); err != nil {

@@ -18,7 +18,7 @@ import (
 // further ones of ch-run.
 func ChRun(t testing.TB, image, program string, options ...string) []string {
 	t.Helper()
-	slurmtest.Require(t, "charliecloud", "ch-run")
+	slurmtest.Require(t, "charliecloud-runtime", "ch-run")
 	requireUserNamespaces(t)
 	argv := []string{"ch-run", "--bind", program + ":" + Program, "--bind", hosts, "--set-env=PATH=/usr/local/bin:/usr/bin:/bin"}
 	return append(append(argv, options...), image, "--")

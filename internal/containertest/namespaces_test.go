@@ -51,6 +51,7 @@ func (l launcher) bubbles(t *testing.T, env string, options ...string) (dir stri
 // Each rank alone in its /tmp, among its processes, with its shared memory. That
 // is nothing to this program, but much to MPI.
 func TestNamespaces(t *testing.T) {
+	advice := read(t, "../../docs/containers.md")
 	for _, tt := range []struct {
 		name    string
 		l       launcher
@@ -66,6 +67,9 @@ func TestNamespaces(t *testing.T) {
 		{"pid", mpich, "UCX_TLS=^posix,cma", "--unshare-pid"},
 	} {
 		t.Run(tt.name+" "+tt.l.name, func(t *testing.T) {
+			if !strings.Contains(advice, "`"+tt.env+"`") && tt.env != "" {
+				t.Errorf("docs/containers.md does not say `%s`", tt.env)
+			}
 			dir, argv := tt.l.bubbles(t, tt.env, strings.Fields(tt.options)...)
 			run(t, append(argv, allModes(dir)...)...).want(t, 0)
 			right(t, dir, tt.l.name, 2)
