@@ -16,58 +16,44 @@ type rowWriter struct {
 	err error
 }
 
-// rowIndent is what stands before a field of a row.
-const rowIndent = "\n      "
+const (
+	rowIndent = "\n      " // before a field of a row
+	next      = "," + rowIndent
+)
 
 // row appends r from its brace on.
 func (w *rowWriter) row(r *Row) {
-	w.raw("{")
-	first := true
-	key := func(k string) {
-		if !first {
-			w.raw(",")
-		}
-		first = false
-		w.raw(rowIndent)
-		w.raw(k)
-	}
-	float := func(k string, p *float64) {
-		key(k)
-		if p == nil {
-			w.raw("null")
-		} else {
-			w.float(*p)
-		}
-	}
-	key(`"mode": `)
+	w.raw("{" + rowIndent + `"mode": `)
 	w.text(r.Mode)
 	if r.Algorithm != "" {
-		key(`"algorithm": `)
+		w.raw(next + `"algorithm": `)
 		w.text(r.Algorithm)
 	}
-	key(`"size_bytes": `)
+	w.raw(next + `"size_bytes": `)
 	w.uint(r.Size)
-	key(`"count": `)
+	w.raw(next + `"count": `)
 	w.uint(r.Count)
-	key(`"datatype": `)
+	w.raw(next + `"datatype": `)
 	w.text(r.DataType)
-	key(`"op": `)
+	w.raw(next + `"op": `)
 	w.text(r.Op)
-	key(`"placement": `)
+	w.raw(next + `"placement": `)
 	w.text(string(r.Placement))
-	key(`"graph": `)
+	w.raw(next + `"graph": `)
 	w.int(r.Graph)
-	key(`"cycle": `)
+	w.raw(next + `"cycle": `)
 	w.int(r.Cycle)
-	key(`"time_us": `)
+	w.raw(next + `"time_us": `)
 	w.float(r.Time)
-	key(`"algbw_gb_s": `)
+	w.raw(next + `"algbw_gb_s": `)
 	w.float(r.AlgBW)
-	key(`"busbw_gb_s": `)
+	w.raw(next + `"busbw_gb_s": `)
 	w.float(r.BusBW)
-	float(`"linkbw_gb_s": `, r.LinkBW)
-	float(`"link_share": `, r.LinkShare)
-	key(`"wrong": `)
+	w.raw(next + `"linkbw_gb_s": `)
+	w.optional(r.LinkBW)
+	w.raw(next + `"link_share": `)
+	w.optional(r.LinkShare)
+	w.raw(next + `"wrong": `)
 	if r.Wrong == nil {
 		w.raw("null")
 	} else {
@@ -75,17 +61,17 @@ func (w *rowWriter) row(r *Row) {
 	}
 	// Rare or short, so left to encoding/json.
 	if r.FirstWrong != nil {
-		key(`"first_wrong": `)
+		w.raw(next + `"first_wrong": `)
 		w.value(r.FirstWrong)
 	}
 	if s := r.Iterations; s != nil {
-		key(`"iterations": {`)
+		w.raw(next + `"iterations": {`)
 		w.raw(rowIndent + `  "n": `)
 		w.int(s.N)
 		w.floats([]string{"min_us", "p50_us", "p99_us", "max_us", "mean_us"}, s.Min, s.P50, s.P99, s.Max, s.Mean)
 	}
 	if len(r.Times) > 0 {
-		key(`"iteration_times_us": [`)
+		w.raw(next + `"iteration_times_us": [`)
 		for i, t := range r.Times {
 			if i > 0 {
 				w.raw(",")
@@ -96,7 +82,7 @@ func (w *rowWriter) row(r *Row) {
 		w.raw(rowIndent + "]")
 	}
 	if s := r.Range; s != nil {
-		key(`"iteration_range": {`)
+		w.raw(next + `"iteration_range": {`)
 		names, values := []string{"min_us", "p99_us", "max_us", "cv_percent"}, []float64{s.Min, s.P99, s.Max, s.CV}
 		if s.N != 0 {
 			w.raw(rowIndent + `  "n": `)
@@ -108,15 +94,16 @@ func (w *rowWriter) row(r *Row) {
 			w.floats(names[1:], values[1:]...)
 		}
 	}
-	float(`"host_us": `, r.HostTime)
+	w.raw(next + `"host_us": `)
+	w.optional(r.HostTime)
 	if s := r.Source; s != nil {
-		key(`"source": {`)
+		w.raw(next + `"source": {`)
 		w.raw(rowIndent + `  "file": `)
 		w.text(s.File)
-		w.raw("," + rowIndent + `  "line": `)
+		w.raw(next + `  "line": `)
 		w.int(s.Line)
 		if s.Table != 0 {
-			w.raw("," + rowIndent + `  "table": `)
+			w.raw(next + `  "table": `)
 			w.int(s.Table)
 		}
 		w.raw(rowIndent + "}")
@@ -131,7 +118,7 @@ func (w *rowWriter) int(n int)     { w.b = strconv.AppendInt(w.b, int64(n), 10) 
 // floats appends the later fields of an object inside a row, and its end.
 func (w *rowWriter) floats(names []string, values ...float64) {
 	for i, n := range names {
-		w.raw("," + rowIndent + `  "`)
+		w.raw(next + `  "`)
 		w.raw(n)
 		w.raw(`": `)
 		w.float(values[i])
@@ -168,6 +155,14 @@ func (w *rowWriter) float(f float64) {
 	if n := len(w.b); format == 'e' && n >= 4 && w.b[n-4] == 'e' && w.b[n-3] == '-' && w.b[n-2] == '0' {
 		w.b[n-2] = w.b[n-1]
 		w.b = w.b[:n-1]
+	}
+}
+
+func (w *rowWriter) optional(f *float64) {
+	if f == nil {
+		w.raw("null")
+	} else {
+		w.float(*f)
 	}
 }
 
