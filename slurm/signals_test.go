@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,14 @@ func (u user) rows(t *testing.T, job string, n int) {
 	u.until(t, job, "rows", func() bool { return len(row.FindAllString(u.log(job), n)) >= n })
 }
 
+// ended waits until so many attempts of an interrupted job have said their last
+// word, which Slurm's state does not wait for.
+func (u user) ended(t *testing.T, job string, attempts int) {
+	t.Helper()
+	u.until(t, job, "end", func() bool { return strings.Count(u.log(job), "\n== interrupted") == attempts })
+}
+
+// slurm runs a client.
 func (u user) slurm(t *testing.T, name string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -100,42 +109,49 @@ func TestEnded(t *testing.T) {
 			job := u.measuring(t, "nvls-allreduce.sbatch", u.gentle(t), append([]string{"--time=5", "--signal=CONT@1"}, shared...))
 			u.slurm(t, "scontrol", "update", "JobId="+job, "EndTime=now+1")
 			u.await(t, job, "TIMEOUT")
-			u.until(t, job, "end", func() bool { return regexp.MustCompile(`(?m)^== interrupted`).MatchString(u.log(job)) })
+			u.ended(t, job, 1)
 			u.interrupted(t, u.results(job), "SIGTERM")
 		})
-		t.Run("scancel", func(t *testing.T) {
-			t.Parallel()
-			u := newUser(t, c)
-			job := u.measuring(t, "nvls-allreduce.sbatch", nil, shared)
-			sent := time.Now()
-			u.slurm(t, "scancel", job)
-			u.await(t, job, "CANCELLED")
-			u.until(t, job, "end", func() bool { return regexp.MustCompile(`(?m)^== interrupted`).MatchString(u.log(job)) })
-			// The chart is the last to be written.
-			chart, err := os.Stat(filepath.Join(u.results(job), "bandwidth.png"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if took := chart.ModTime().Sub(sent); took > prompt {
-				t.Errorf("results were on disk %v after scancel, want %v at most", took, prompt)
-			}
-			if _, exit, _ := u.state(t, job); exit != "143:0" {
-				t.Errorf("exit code %s, want 143:0", exit)
-			}
-			u.interrupted(t, u.results(job), "SIGTERM")
-		})
-		// Every rank in a container of its own.
-		t.Run("scancel of containers", func(t *testing.T) {
-			t.Parallel()
-			u := newUser(t, c)
-			apptainer, env := containertest.Apptainer(t, u.program)
-			env = append(env, "BINARY=nvls-allreduce", "CONTAINER="+apptainer, "MODEL=hybrid", "IMAGE="+containertest.Image(t, "Singularity.def", "openmpi"))
-			job := u.measuring(t, "nvls-allreduce-singularity.sbatch", env, shared)
-			u.slurm(t, "scancel", job)
-			u.await(t, job, "CANCELLED")
-			u.until(t, job, "end", func() bool { return regexp.MustCompile(`(?m)^== interrupted`).MatchString(u.log(job)) })
-			u.interrupted(t, u.results(job), "SIGTERM")
-		})
+		for _, tt := range []struct{ signal, state, reason string }{
+			{"", "CANCELLED", "SIGTERM"},
+			{"--signal=INT", "FAILED", "SIGINT"},
+		} {
+			t.Run("scancel "+tt.signal, func(t *testing.T) {
+				t.Parallel()
+				u := newUser(t, c)
+				job := u.measuring(t, "nvls-allreduce.sbatch", nil, shared)
+				sent := time.Now()
+				u.slurm(t, "scancel", strings.Fields(tt.signal+" "+job)...)
+				u.await(t, job, tt.state)
+				u.ended(t, job, 1)
+				// The chart is the last to be written.
+				chart, err := os.Stat(filepath.Join(u.results(job), "bandwidth.png"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := chart.ModTime().Sub(sent); took > prompt {
+					t.Errorf("results were on disk %v after scancel, want %v at most", took, prompt)
+				}
+				if _, exit, _ := u.state(t, job); exit != "143:0" {
+					t.Errorf("exit code %s, want 143:0", exit)
+				}
+				u.interrupted(t, u.results(job), tt.reason)
+			})
+		}
+		// All ranks in one container, and every rank in its own.
+		for model, image := range map[string]string{"single": "none", "hybrid": "openmpi"} {
+			t.Run("scancel of an image, "+model, func(t *testing.T) {
+				t.Parallel()
+				u := newUser(t, c)
+				apptainer, env := containertest.Apptainer(t, u.program)
+				env = append(env, "BINARY=nvls-allreduce", "CONTAINER="+apptainer, "MODEL="+model, "IMAGE="+containertest.Image(t, "Singularity.def", image))
+				job := u.measuring(t, "nvls-allreduce-singularity.sbatch", env, shared)
+				u.slurm(t, "scancel", job)
+				u.await(t, job, "CANCELLED")
+				u.ended(t, job, 1)
+				u.interrupted(t, u.results(job), "SIGTERM")
+			})
+		}
 	})
 
 	// A job of a better partition takes the node. The first one is requeued, runs
@@ -157,9 +173,7 @@ func TestEnded(t *testing.T) {
 		u.interrupted(t, first, "SIGTERM")
 		u.slurm(t, "scancel", job)
 		u.await(t, job, "CANCELLED")
-		u.until(t, job, "end", func() bool {
-			return len(regexp.MustCompile(`(?m)^== interrupted`).FindAllString(u.log(job), 2)) == 2
-		})
+		u.ended(t, job, 2)
 		u.interrupted(t, u.results(job), "SIGTERM")
 		u.interrupted(t, first, "SIGTERM")
 	})
