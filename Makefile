@@ -41,6 +41,10 @@ lint: ## Format, vet, staticcheck, shellcheck
 kernels: ## Compile the kernels to PTX (needs clang-19)
 	internal/kernels/build.sh internal/kernels/ptx
 
+.PHONY: mutation
+mutation: ## Break the kernels in every place, see that tests notice, write docs/mutation.md (long)
+	$(GO) test ./internal/mutation -run TestMutants -timeout 6h -args -mutation.report $(CURDIR)/docs/mutation.md
+
 .PHONY: bench
 bench: ## Go benchmarks: software device, launch path
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./internal/...

@@ -13,10 +13,11 @@ import (
 // value is a rank's input, chosen so that sums are exact in any order in the
 // accumulator of the kernels, but not in that of the element: some elements have
 // one large value, whose sum with a small one needs a bit more than a half or
-// bfloat16 has. Not so for a ring, which rounds at every rank.
+// bfloat16 has. Not so for a ring, which rounds at every rank, and for averages,
+// where the switch rounds before the division.
 func (c *call) value(rank int, i uint64) int64 {
 	d, h := c.dtype, mix(i+c.seed<<20)
-	if large := map[collective.DType]int64{collective.Half: 2048, collective.BFloat16: 256}[d]; large != 0 && h&1 != 0 && c.family != kernels.Ring {
+	if large := map[collective.DType]int64{collective.Half: 2048, collective.BFloat16: 256}[d]; large != 0 && h&1 != 0 && c.family != kernels.Ring && c.op != collective.Avg {
 		if int(h>>8)%c.ranks == rank {
 			return large
 		}

@@ -1,6 +1,7 @@
 package mutation
 
 import (
+	"flag"
 	"testing"
 	"time"
 
@@ -16,40 +17,55 @@ var classes = [][]collective.DType{
 	{collective.Double, collective.Int64, collective.Uint64},
 }
 
-// exploreFor is how long the test explores, at most; a race detector or a slow
-// machine then gets fewer seeds.
-const exploreFor = 20 * time.Second
+var exploreFor = flag.Duration("explore.time", 20*time.Second, "how long the kernels as they ship are explored")
 
-// The kernels as they are give right results under every seed: each family, each
-// size of an element, 2 to 8 ranks.
+// The kernels as they ship give right results under every seed: each family,
+// each size of an element, 2 to 8 ranks. Seeds go on until the time is over; the
+// first ones take combinations that lie far apart.
 func TestShippedKernels(t *testing.T) {
-	deadline := time.Now().Add(exploreFor)
-	for n := 2; n <= kernels.MaxRanks; n++ {
-		team := NewTeam(t, n)
-		if err := team.Use(nil); err != nil {
-			t.Fatal(err)
-		}
-		rounds := 0
-		for seed := uint64(0); seed < 3; seed++ {
-			for i, f := range Families {
-				for j, class := range classes {
-					d := class[int(seed)%len(class)]
-					if f.NeedsMulticast() && d.Size() == 1 || seed > 0 && (i+j+int(seed)+n)%4 != 0 {
-						continue
-					}
-					if time.Now().After(deadline) {
-						t.Logf("out of time with %d ranks, seed %d", n, seed)
-					}
-					if err := team.Round(f, d, seed); err != nil {
-						t.Fatalf("%s of %s among %d ranks, seed %d: %v", f, d, n, seed, err)
-					}
-					rounds++
+	type round struct {
+		family kernels.Family
+		ranks  int
+		class  int
+	}
+	var all []round
+	for c := range classes {
+		for n := 2; n <= kernels.MaxRanks; n++ {
+			for _, f := range Families {
+				if !f.NeedsMulticast() || classes[c][0].Size() > 1 { // the switch has no 8-bit arithmetic
+					all = append(all, round{f, n, c})
 				}
 			}
 		}
-		t.Logf("%d ranks: %d rounds of 5 calls", n, rounds)
-		if err := team.Close(); err != nil {
-			t.Error(err)
+	}
+	teams := map[int]*Team{}
+	defer func() {
+		for _, team := range teams {
+			if err := team.Close(); err != nil {
+				t.Error(err)
+			}
 		}
+	}()
+	deadline := time.Now().Add(*exploreFor)
+	seed := uint64(0)
+	for ; time.Now().Before(deadline); seed++ {
+		// 59 is a prime that does not divide their number: all come around.
+		r := all[seed*59%uint64(len(all))]
+		team := teams[r.ranks]
+		if team == nil {
+			team = NewTeam(t, r.ranks)
+			teams[r.ranks] = team
+			if err := team.Use(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d := classes[r.class][seed%uint64(len(classes[r.class]))]
+		if err := team.Round(r.family, d, seed); err != nil {
+			t.Fatalf("%s of %s among %d ranks, seed %d: %v", r.family, d, r.ranks, seed, err)
+		}
+	}
+	t.Logf("%d seeds of %d combinations, 5 calls each", seed, len(all))
+	if seed < 8 {
+		t.Errorf("only %d seeds in %v", seed, *exploreFor)
 	}
 }

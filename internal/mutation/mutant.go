@@ -16,7 +16,9 @@ type Mutant struct {
 	Line    int    // of the module that holds this kernel alone, from 1
 	Old     string // the line as it ships
 	New     string // what stands there instead
-	lines   []string
+
+	lines     []string
+	unreached bool // by every round of the workload
 }
 
 func (m *Mutant) String() string {
@@ -96,7 +98,7 @@ func Mutants(f kernels.Family, element string) ([]*Mutant, error) {
 		for i, l := range k.lines {
 			if m := r.line.FindStringSubmatch(l); m != nil {
 				if by := r.change(k, i, m); by != "" {
-					out = append(out, &Mutant{f, element, r.kind, i + 1, strings.TrimSpace(strings.ReplaceAll(l, "\t", " ")), by, k.lines})
+					out = append(out, &Mutant{Family: f, Element: element, Kind: r.kind, Line: i + 1, Old: strings.TrimSpace(strings.ReplaceAll(l, "\t", " ")), New: by, lines: k.lines})
 				}
 			}
 		}
@@ -132,10 +134,10 @@ func announce(by int) func(*kernel, int, []string) string {
 	}
 }
 
-// onceOnly removes a jump back.
+// onceOnly removes the jump back of a loop. The compiler marks loops.
 func onceOnly(k *kernel, at int, m []string) string {
-	for _, l := range k.lines[:at] {
-		if strings.HasPrefix(l, m[2]+":") {
+	for i, l := range k.lines[:at] {
+		if strings.HasPrefix(l, m[2]+":") && strings.Contains(k.lines[i+1], ".pragma \"nounroll\"") {
 			return "\t// " + strings.TrimSpace(m[0])
 		}
 	}

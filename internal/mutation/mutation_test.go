@@ -2,39 +2,115 @@ package mutation
 
 import (
 	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
 var (
-	all    = flag.Bool("mutation.all", false, "try every mutant and write the report")
-	stride = flag.Int("mutation.stride", 0, "try every n-th mutant")
+	report  = flag.String("mutation.report", "", "try all mutants and write what came of them to this file")
+	onlyOf  = flag.String("mutation.kernels", "", "of kernels whose FAMILY/ELEMENT begins so, comma-separated, only")
+	seeds   = flag.Uint64("mutation.seeds", 4, "rounds that a mutant has to survive")
+	workers = flag.Int("mutation.workers", 2, "mutants at one time")
 )
 
-func TestTry(t *testing.T) {
-	r := NewRunner(t, 8)
-	defer r.Close()
-	start := time.Now()
-	i, n := 0, 0
+// sample is how many mutants lie between two that a test without flags tries,
+// and sampleTime is how long it tries some.
+const (
+	sample     = 61
+	sampleTime = 30 * time.Second
+)
+
+// Ranks take turns, one at a time: with no more threads of the operating system
+// than teams they pass them on without its help.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	runtime.GOMAXPROCS(max(1, *workers))
+	os.Exit(m.Run())
+}
+
+// Every mutant is found out, or there is a reason why it need not be.
+func TestMutants(t *testing.T) {
+	list := mutants(t)
+	deadline := time.Now().Add(24 * time.Hour)
+	if *report == "" {
+		var some []*Mutant
+		for i := 0; i < len(list); i += sample {
+			some = append(some, list[i])
+		}
+		list, deadline = some, time.Now().Add(sampleTime)
+	}
+	outcomes := make([]Outcome, len(list))
+	var all sync.WaitGroup
+	for w := range *workers {
+		all.Go(func() {
+			r := NewRunner(t, *seeds)
+			defer r.Close()
+			// Neighbours go to one worker: they are of one kernel.
+			for i := w * len(list) / *workers; i < (w+1)*len(list) / *workers && time.Now().Before(deadline); i++ {
+				o, err := r.Try(list[i])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				outcomes[i] = o
+				if *report != "" {
+					fmt.Fprintf(os.Stderr, "%v: %s\n", o.Mutant, fate(o))
+				}
+				if !o.Killed() && o.Why() == "" {
+					t.Errorf("%v\nwas not found out in %d rounds", o.Mutant, o.Tried)
+				}
+			}
+		})
+	}
+	all.Wait()
+	outcomes = slices.DeleteFunc(outcomes, func(o Outcome) bool { return o.Mutant == nil })
+	killed := 0
+	for _, o := range outcomes {
+		if o.Killed() {
+			killed++
+		}
+	}
+	t.Logf("%d of %d mutants were found out", killed, len(outcomes))
+	if *report == "" {
+		if killed < len(outcomes)/2 {
+			t.Error("most mutants were not found out")
+		}
+		return
+	}
+	f, err := os.Create(*report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Report(f, outcomes, *seeds); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// mutants lists those of all kernels that are asked for.
+func mutants(t *testing.T) (list []*Mutant) {
 	for _, f := range Families {
 		for _, e := range Elements {
-			ms, err := Mutants(f, e)
+			if !f.NeedsMulticast() && e != "float" && *onlyOf == "" {
+				continue
+			}
+			if *onlyOf != "" && !slices.ContainsFunc(strings.Split(*onlyOf, ","), func(k string) bool { return strings.HasPrefix(string(f)+"/"+e, k) }) {
+				continue
+			}
+			l, err := Mutants(f, e)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range ms {
-				if i++; *stride == 0 || i%*stride != 0 {
-					continue
-				}
-				n++
-				from := time.Now()
-				o, err := r.Try(m)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Logf("%4d ms %v: %d ranks, seed %d, %d rounds: %s", time.Since(from).Milliseconds(), m, o.Ranks, o.Seed, o.Tried, o.By)
-			}
+			list = append(list, l...)
 		}
 	}
-	t.Log(n, time.Since(start))
+	return list
 }

@@ -13,15 +13,11 @@ import (
 // Elements are the data types whose kernels are mutated.
 var Elements = []string{"float", "half", "bfloat16"}
 
-// worlds are the numbers of ranks with which a family's mutants run: one for each
-// of the variants for 2, for up to 4 and for up to 8 ranks that the portable
-// kernels have, or those that the kernel of all numbers needs.
-func worlds(f kernels.Family) []int {
-	if f.NeedsMulticast() {
-		return []int{2, 3}
-	}
-	return []int{2, 3, 5}
-}
+// worlds are the numbers of ranks with which a family's mutants run: the largest
+// for each of the variants for 2, for up to 4 and for up to 8 ranks that the
+// portable kernels have. NVLS kernels have one variant; only what is in no pack
+// differs with more than a few ranks.
+var worlds = []int{2, 4, 8}
 
 // Outcome of a mutant.
 type Outcome struct {
@@ -71,6 +67,14 @@ func (r *Runner) Close() {
 	}
 }
 
+// rounds is how many rounds a mutant has to survive among n ranks.
+func (r *Runner) rounds(n int) uint64 {
+	if n == kernels.MaxRanks {
+		return max(r.seeds/2, 1)
+	}
+	return r.seeds
+}
+
 // covered are the lines of a kernel that the workload reaches with n ranks. The
 // kernel itself must pass every round that its mutants will run.
 func (r *Runner) covered(f kernels.Family, element string, n int) (map[int]bool, error) {
@@ -89,7 +93,7 @@ func (r *Runner) covered(f kernels.Family, element string, n int) (map[int]bool,
 	lines := map[int]bool{}
 	t.reached = lines
 	defer func() { t.reached = nil }()
-	for seed := range r.seeds {
+	for seed := range r.rounds(n) {
 		if err := t.Round(f, d, seed); err != nil {
 			return nil, fmt.Errorf("%s of %s as it ships, %d ranks, seed %d: %w", f, element, n, seed, err)
 		}
@@ -105,7 +109,7 @@ func (r *Runner) Try(m *Mutant) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	for _, n := range worlds(m.Family) {
+	for _, n := range worlds {
 		lines, err := r.covered(m.Family, m.Element, n)
 		if err != nil {
 			return out, err
@@ -117,7 +121,7 @@ func (r *Runner) Try(m *Mutant) (Outcome, error) {
 		if err := t.Use(func(string) string { return m.Text() }); err != nil {
 			return out, err
 		}
-		for seed := range r.seeds {
+		for seed := range r.rounds(n) {
 			out.Tried++
 			err := t.Round(m.Family, d, seed)
 			var refused *refusedError

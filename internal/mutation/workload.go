@@ -41,19 +41,20 @@ const (
 // than plans make them: a few packs a chunk, so that slots come around.
 type shape struct {
 	blocks, threads uint32
-	chunk           uint64 // packs
+	chunk           uint64 // packs of one rank's part
 	packs           uint64 // of the message
 	outside         bool   // no packs: the buffers lie differently to 16 bytes
 }
 
-// shapes are three: many small chunks among several blocks and warps; chunks so
-// large for so few threads that every thread's loop is unrolled; and elements
-// only.
-func shapes(ranks uint64) [3]shape {
-	return [3]shape{
-		{blocks: 2, threads: 64, chunk: 2, packs: 2*2*3*ranks + 3},
-		{blocks: 1, threads: 8, chunk: 34 * ranks, packs: 34*ranks*2 + 37},
-		{blocks: 2, threads: 40, chunk: 1, packs: 9, outside: true},
+// shapes are many small chunks among several blocks and warps; chunks so large
+// for so few threads that every loop goes around, unrolled and not; elements
+// only, in many chunks and in one.
+func shapes(ranks uint64) [4]shape {
+	return [4]shape{
+		{blocks: 2, threads: 64, chunk: 2, packs: 12*ranks + 3},
+		{blocks: 1, threads: 8, chunk: 84, packs: 84*ranks + 30},
+		{blocks: 2, threads: 40, chunk: 1, packs: 6 * ranks, outside: true},
+		{blocks: 2, threads: 8, chunk: 6, packs: 6 * ranks, outside: true},
 	}
 }
 
@@ -77,7 +78,7 @@ func calls(f kernels.Family, d collective.DType, ranks int, seed uint64) []*call
 	per := kernels.PackBytes / size
 	all := shapes(uint64(ranks))
 	var out []*call
-	for i, k := range []int{0, 1, 2, 0, 2} {
+	for i, k := range []int{0, 1, 2, 0, 3} {
 		c := &call{shape: all[k], ranks: ranks, family: f, dtype: d, seed: seed*8 + uint64(i)}
 		c.send, c.recv = sendOffset+1024, sendOffset+1024
 		if i%2 == 0 { // out of place
@@ -88,10 +89,14 @@ func calls(f kernels.Family, d collective.DType, ranks int, seed uint64) []*call
 		if f == kernels.NVLSZeroCopy {
 			c.outside = false
 		} else {
-			skew := uint64(i) % per * size
-			c.send, c.recv = c.send+skew, c.recv+skew
-			if c.outside && c.send != c.recv {
-				c.recv += size % kernels.PackBytes
+			switch i {
+			case 2: // out of place, and no packs
+				c.send, c.recv = c.send+size%kernels.PackBytes, c.recv+3*size%kernels.PackBytes
+			case 3: // a head before the packs
+				c.send += 3 * size % kernels.PackBytes
+				c.recv = c.send
+			case 4:
+				c.recv += size
 			}
 		}
 		if i == 3 {
@@ -140,6 +145,7 @@ func (c *call) launch(m *member) (collective.Prepared, error) {
 			a.PeerOut[0] = uint64(recv.Peer(next))
 		}
 	case kernels.CopyIn, kernels.NVLSCopyIn:
+		a.Chunk *= uint64(n)
 		a.Scratch, a.MulticastIn = uint64(staging.Local()), uint64(m.channel.At(stagingOffset))
 	case kernels.TwoShot, kernels.NVLSZeroCopy:
 		a.Chunk = collective.CeilDiv(span.Packs, uint64(n))

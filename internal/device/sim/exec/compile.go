@@ -339,6 +339,13 @@ func (c *compiler) instruction(f *flat) {
 	if make == nil {
 		b.refuse("")
 	}
+	if line := f.in.Line; c.weak {
+		b.emit(func(w *warp) {
+			if reached := w.run.weak.cfg.Reached; reached != nil {
+				reached(line)
+			}
+		})
+	}
 	if guard >= 0 && endsBlock(f.in) {
 		if f.in.Op == "bra" {
 			l := b.branch()
@@ -357,13 +364,6 @@ func (c *compiler) instruction(f *flat) {
 		}
 		skip.block = len(c.k.blocks) - 1
 		return
-	}
-	if line := f.in.Line; c.weak {
-		b.emit(func(w *warp) {
-			if reached := w.run.weak.cfg.Reached; reached != nil {
-				reached(line)
-			}
-		})
 	}
 	n := len(c.cur.steps)
 	blk := c.cur

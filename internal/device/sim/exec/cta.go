@@ -155,7 +155,7 @@ func (c *cta) begin(index, sm uint32) {
 	clear(c.shared)
 	for i := range c.warps {
 		w := &c.warps[i]
-		w.live, w.wait, w.gave, w.atWarp, w.spun = w.full, 0, 0, 0, false
+		w.live, w.wait, w.gave, w.atWarp, w.spun, w.idle = w.full, 0, 0, 0, false, false
 		w.atBar = [barriers]uint32{}
 		w.pc = [warpSize]int32{}
 		clear(w.spins)

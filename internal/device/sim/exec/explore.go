@@ -26,13 +26,15 @@ func (r *run) explore(ctx context.Context) (err error) {
 			r.count(c)
 			r.giveCTA(c)
 		}
-		if p := recover(); p != nil {
-			f, ok := p.(*Fault)
-			if !ok {
-				panic(p)
-			}
-			f.Kernel = r.k.name
-			err = f
+		switch p := recover().(type) {
+		case nil:
+		case *Fault:
+			p.Kernel = r.k.name
+			err = p
+		case ended:
+			err = p.err
+		default:
+			panic(p)
 		}
 	}()
 	for range room {
@@ -99,8 +101,13 @@ func (r *run) turn(c *cta) (worked bool) {
 	for i := range c.warps {
 		w := &c.warps[(from+i)%len(c.warps)]
 		if w.live&^w.wait != 0 {
+			if w.idle && r.weak.rng.IntN(4) != 0 {
+				return false // it only waits
+			}
 			r.slice = 1 << r.weak.rng.UintN(9)
-			return w.slice(r.k.blocks)
+			worked = w.slice(r.k.blocks)
+			w.idle = !worked
+			return worked
 		}
 	}
 	if c.live > 0 {

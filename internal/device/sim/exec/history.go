@@ -47,6 +47,7 @@ const HistoryHeadBytes = int(unsafe.Sizeof(historyHead{}))
 type cell struct {
 	moment  atomic.Uint64 // of the last store; the lowest bit is a lock
 	old     atomic.Uint64 // the value before it
+	before  atomic.Uint64 // the moment of the store that gave that value
 	readers [readers]atomic.Uint32
 }
 
@@ -92,13 +93,14 @@ func (c *cell) lock() uint64 {
 	}
 }
 
-// read gives a word, what it was before the last store, and when that was.
-func (c *cell) read(p unsafe.Pointer) (value, old, moment uint64) {
+// read gives a word, what it was before the last store, and the moments of that
+// store and of the one before.
+func (c *cell) read(p unsafe.Pointer) (value, old, moment, before uint64) {
 	for i := 0; ; i++ {
 		m := c.moment.Load()
-		value, old = atomic.LoadUint64((*uint64)(p)), c.old.Load()
+		value, old, before = atomic.LoadUint64((*uint64)(p)), c.old.Load(), c.before.Load()
 		if m&1 == 0 && c.moment.Load() == m || i > lockPatience {
-			return value, old, m &^ 1
+			return value, old, m &^ 1, before
 		}
 		runtime.Gosched()
 	}
@@ -107,11 +109,13 @@ func (c *cell) read(p unsafe.Pointer) (value, old, moment uint64) {
 // change replaces the word at p by f of it, if f says so, and gives the moment
 // and what was there.
 func (h *History) change(p unsafe.Pointer, c *cell, f func(old uint64) (value uint64, mask uint8)) (was, moment uint64) {
-	moment = c.lock()
+	before := c.lock()
+	moment = before
 	was = atomic.LoadUint64((*uint64)(p))
 	if v, mask := f(was); mask != 0 {
 		moment = h.tick()
 		c.old.Store(was)
+		c.before.Store(before)
 		storeBytes(p, v, mask)
 	}
 	c.moment.Store(moment)

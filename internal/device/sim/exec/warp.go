@@ -45,6 +45,7 @@ type warp struct {
 	atBar   [barriers]uint32 // of wait: those at each barrier of the block
 	barDst  [barriers]*barrierOp
 	spins   []spin
+	idle    bool // explore: its last turn was for nothing
 	spun    bool // the strong load of this block of code spins
 	issued  uint64
 	threads uint64

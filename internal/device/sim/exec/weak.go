@@ -60,6 +60,7 @@ type blockModel struct {
 type threadModel struct {
 	level
 	acquired uint64 // the moment up to which it must see everybody's stores
+	observed uint64 // the latest moment of a store that a strong load has seen
 }
 
 // tempers are what a seed chooses from.
@@ -76,6 +77,9 @@ func newModel(cfg *Weak) *model {
 
 func (m *model) chance(of256 uint32) bool { return m.rng.Uint32()&255 < of256 }
 
+// ended is what a launch panics with that Turn has ended in the middle of a step.
+type ended struct{ err error }
+
 // begin prepares the memory of a block: a thread that starts sees everything so
 // far.
 func (m *model) begin(c *cta) {
@@ -90,7 +94,7 @@ func (m *model) begin(c *cta) {
 	b.pace = []uint32{1, 1, 2, 6, 16}[m.rng.IntN(5)]
 	for i := range b.threads {
 		b.threads[i].reset()
-		b.threads[i].acquired = b.grown
+		b.threads[i].acquired, b.threads[i].observed = b.grown, 0
 	}
 }
 
@@ -109,7 +113,7 @@ func (w *warp) thread(l uint8) *threadModel { return &w.cta.weak.threads[w.first
 // that count, data tells that nobody may store to them meanwhile.
 func (m *model) read(b *blockModel, t *threadModel, p unsafe.Pointer, mask uint8, strong, data bool) uint64 {
 	c := m.h.cell(p)
-	v, old, moment := c.read(p)
+	v, old, moment, before := c.read(p)
 	if moment > t.acquired && (v^old)&spread(mask) != 0 {
 		if moment > max(t.seen[p], b.seen[p], m.seen[p]) {
 			stale := m.stale
@@ -119,10 +123,14 @@ func (m *model) read(b *blockModel, t *threadModel, p unsafe.Pointer, mask uint8
 			switch {
 			case m.chance(stale):
 				v = old
+				t.observed = max(t.observed, before)
 			case strong:
 				t.note(p, moment)
+				t.observed = max(t.observed, moment)
 			}
 		}
+	} else if strong {
+		t.observed = max(t.observed, moment)
 	}
 	if data {
 		m.h.noteRead(c, m.cfg.Process, b.block, mask)
@@ -130,7 +138,8 @@ func (m *model) read(b *blockModel, t *threadModel, p unsafe.Pointer, mask uint8
 	return t.over(p, b.over(p, m.over(p, v)))
 }
 
-// acquire lets a thread see what others have released to the scope.
+// acquire lets a thread see what others have released to the scope, as far as it
+// has observed of them.
 func (m *model) acquire(b *blockModel, t *threadModel, s scope) {
 	switch s {
 	case scopeCTA:
@@ -138,8 +147,12 @@ func (m *model) acquire(b *blockModel, t *threadModel, s scope) {
 	case scopeCluster, scopeGPU:
 		t.acquired = max(t.acquired, m.grown, b.grown)
 	default:
-		t.acquired = m.h.now()
-		clear(t.seen)
+		t.acquired = max(t.acquired, t.observed)
+		for word, moment := range t.seen {
+			if moment <= t.acquired {
+				delete(t.seen, word)
+			}
+		}
 	}
 }
 
@@ -156,6 +169,12 @@ func (m *model) release(b *blockModel, t *threadModel, s scope) {
 	if s == scopeSystem {
 		for len(m.stores) > 0 {
 			m.commit(&m.level, m.any(m.rng))
+			// Others may look on.
+			if m.cfg.Turn != nil && m.rng.IntN(4) == 0 {
+				if err := m.cfg.Turn(); err != nil {
+					panic(ended{err})
+				}
+			}
 		}
 	}
 	if s != scopeSystem {
@@ -266,6 +285,7 @@ func (m *model) update(b *blockModel, t *threadModel, p unsafe.Pointer, a access
 		return v << shift, mask
 	})
 	t.note(word, moment)
+	t.observed = max(t.observed, moment)
 	if a.order == acquire || a.order == acquireRelease {
 		m.acquire(b, t, a.scope)
 	}

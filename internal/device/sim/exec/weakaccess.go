@@ -81,6 +81,10 @@ func weakLoad(m *memOp, dst []*reg, t typ) step {
 			if i == 0 {
 				first = addr
 			}
+			before := w.thread(l).observed
+			if m.acc.order == acquire {
+				w.thread(l).observed = 0 // it acquires by what it reads itself
+			}
 			v := w.readWords(w.at(m, addr, l), m, l, strong, data)
 			for i, r := range dst {
 				bit := i * t.bits
@@ -93,6 +97,7 @@ func weakLoad(m *memOp, dst []*reg, t typ) step {
 			}
 			if m.acc.order == acquire {
 				w.run.weak.acquire(w.cta.weak, w.thread(l), m.acc.scope)
+				w.thread(l).observed = max(w.thread(l).observed, before)
 			}
 		}
 		if m.spin >= 0 {

@@ -1,0 +1,165 @@
+package mutation
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
+)
+
+// Stages of struct Status in control.cuh, by what a kernel waits for.
+const (
+	stageEnd  = 2
+	stageDone = 10
+)
+
+// excuse is a reason for which mutants need not be found out.
+type excuse struct {
+	title, why string
+	fits       func(*Mutant) bool
+}
+
+// excuses are tried in order; the first that fits is given.
+var excuses = []excuse{
+	{"Arrivals at the start",
+		"The first arrival of these kernels tells the peers that the kernel has started. Nothing that the kernel itself has stored or read stands before it, and what earlier work of the stream has stored became visible with that work's end. Equivalent. (NCCL's start barrier arrives with a relaxed access for this reason.)",
+		func(m *Mutant) bool {
+			return isRelease(m) && m.startsWithBarrier() && m.first()
+		}},
+	{"Second of two releases in a row",
+		"The thread has released all that is to be published just before, by another counter. In PTX a store that releases orders what stands before it by its own location only, so this is not equivalent; but the model's release, and that of every GPU so far, is a fence and a store, and the store behind it cannot overtake.",
+		func(m *Mutant) bool {
+			return isRelease(m) && strings.Contains(m.lines[m.Line-2], "st.release.sys")
+		}},
+	{"Waits at the end",
+		"Behind this wait the kernel touches no memory that others write, and what follows on the stream begins behind the kernel's end. That the peers have arrived has to be known, and a mutant that does not wait is found out; that what they stored is visible to this thread need not. Equivalent.",
+		func(m *Mutant) bool {
+			return isAcquire(m) && (m.Stage() == stageEnd || m.Stage() == stageDone && !m.loopsBack())
+		}},
+	{"Two barriers of the block in a row",
+		"Between the two stands nothing but the setting back of the block's flag for failed waits; the other one is still there. Equivalent.",
+		func(m *Mutant) bool {
+			return isBar(m) && (m.beside(1) || m.beside(-1))
+		}},
+	{"Barrier behind a wait whose other threads do nothing more",
+		"It makes the block agree on whether a wait has failed. As long as none fails, nothing but the block's counter is stored behind it, and the kernel ends when all threads have. Not equivalent where a wait runs into its deadline: then the counter might be stored, of a group that is unusable from then on.",
+		func(m *Mutant) bool { return isBar(m) && m.Stage() == 0 }},
+	{"Barrier that sets back the block's flag for failed waits",
+		"It keeps a thread from setting the flag before thread 0 has cleared it. Only a block in which a wait has failed at once could tell, and the wait's own failure is reported in any case.",
+		func(m *Mutant) bool { return isBar(m) && m.clearsFlag() }},
+	{"Loop before the loop for the rest",
+		"What an unrolled loop leaves, the loop behind it does, and what a loop over whole packs leaves, the loop over elements: from the same place on, slower, with the same result. Equivalent.",
+		func(m *Mutant) bool { return isLoop(m) && m.restFollows() }},
+	{"Line that no round reaches",
+		"Dead code for the sizes of the workload, the report of a wait that fails, or a second look at a counter that had come far enough at the first in every round. Nothing is claimed of these.",
+		func(m *Mutant) bool { return m.unreached }},
+}
+
+func isRelease(m *Mutant) bool {
+	return m.Kind == "release to relaxed" || m.Kind == "release at GPU scope"
+}
+
+func isAcquire(m *Mutant) bool {
+	return m.Kind == "acquire to relaxed" || m.Kind == "acquire at GPU scope"
+}
+
+func isBar(m *Mutant) bool  { return m.Kind == "block barrier removed" }
+func isLoop(m *Mutant) bool { return m.Kind == "loop ends after one round" }
+
+// Killed reports whether the mutant was found out.
+func (o Outcome) Killed() bool { return o.Ranks != 0 }
+
+// Why says why a mutant that was not found out need not be; "" if nothing does.
+func (o Outcome) Why() string {
+	m := *o.Mutant
+	m.unreached = o.Tried == 0
+	for _, e := range excuses {
+		if e.fits(&m) {
+			return e.why
+		}
+	}
+	return ""
+}
+
+var reports = regexp.MustCompile(`atom\.acq_rel\.gpu\.global\.cas\.b32 %r\d+, \[%rd\d+\], 0, (%r\d+);`)
+
+// Stage finds which wait follows the line, or has it inside: by the number that
+// the kernel reports when the wait fails. 0 if none follows.
+func (m *Mutant) Stage() kernels.Stage {
+	for i := m.Line - 1; i < len(m.lines); i++ {
+		if r := reports.FindStringSubmatch(m.lines[i]); r != nil {
+			k := &kernel{lines: m.lines}
+			if set := k.near(i, 40, line(`mov\.b32\s+`+r[1]+`, (\d+);`)); set != nil {
+				n, _ := strconv.Atoi(set[1])
+				return kernels.Stage(n)
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// startsWithBarrier tells whether the family's kernels begin with a barrier of
+// all ranks before any data.
+func (m *Mutant) startsWithBarrier() bool {
+	return m.Family == kernels.OneShot || m.Family == kernels.TwoShot || m.Family == kernels.NVLSZeroCopy
+}
+
+var announces = line(`st\.release\.sys\.global\.b32 \[%rd\d+\], (%r\d+);`)
+
+// first tells whether a release announces the kernel's first arrival: one more
+// than the counter that was read at the start.
+func (m *Mutant) first() bool {
+	a := announces.FindStringSubmatch(m.lines[m.Line-1])
+	k := &kernel{lines: m.lines}
+	if a == nil {
+		return false
+	}
+	sum := k.near(m.Line, m.Line, line(`add\.s32\s+`+a[1]+`, (%r\d+), 1;`))
+	return sum != nil && k.near(m.Line, m.Line, line(`ld\.global\.u32\s+`+sum[1]+`, \[%rd\d+\+256\];`)) != nil
+}
+
+// beside tells whether a neighbour of the line is a barrier too.
+func (m *Mutant) beside(by int) bool {
+	i := m.Line - 1 + by
+	return i >= 0 && i < len(m.lines) && strings.Contains(m.lines[i], "bar.sync")
+}
+
+// clearsFlag tells whether thread 0 clears the flag just before the line.
+func (m *Mutant) clearsFlag() bool {
+	text := strings.Join(m.lines[max(0, m.Line-8):m.Line-1], "\n")
+	return strings.Contains(text, "st.volatile.shared.u32 \t[blockFailed]") && !strings.Contains(text, "bar.sync")
+}
+
+// loopsBack tells whether the wait stands in a loop: data follow it.
+func (m *Mutant) loopsBack() bool {
+	for _, l := range m.lines[m.Line:] {
+		if strings.Contains(l, "st.global.v4") || strings.Contains(l, "st.volatile.global") {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	labelled = regexp.MustCompile(`^\$L__BB\w+:`)
+	within   = line(`setp\.lt\.u(?:32|64)\s+%p\d+, (%rd?\d+), (%rd?\d+);`)
+	beyond   = line(`setp\.ge\.u(?:32|64)\s+%p\d+, (%rd?\d+), (%rd?\d+);`)
+)
+
+// restFollows tells whether the place that the loop that ends here has come to is
+// looked at once more right behind it, for another loop.
+func (m *Mutant) restFollows() bool {
+	k := &kernel{lines: m.lines}
+	in := k.near(m.Line-1, 3, within)
+	for i := m.Line; in != nil && i < min(m.Line+6, len(m.lines)); i++ {
+		if out := beyond.FindStringSubmatch(m.lines[i]); out != nil {
+			return out[2] == in[2] || out[1] == in[1]
+		}
+		if !labelled.MatchString(m.lines[i]) && !strings.Contains(m.lines[i], "bra.uni") && !strings.Contains(m.lines[i], "add.s64") {
+			return false
+		}
+	}
+	return false
+}
