@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
@@ -44,14 +45,17 @@ func (c *importCommand) Run(e *environment) error {
 		}
 		logs = append(logs, importer.Log{Name: name, Reader: f})
 	}
-	run, err := importer.Import(logs, importer.Options{Ranks: ranks, Version: moduleVersion()})
+	// Rows of a long log wait beside the result, where there must be space.
+	imported, err := importer.Read(logs, importer.Options{Ranks: ranks, Version: moduleVersion()}, filepath.Dir(c.Output))
 	if err != nil {
 		return err
 	}
-	if err := result.WriteFile(c.Output, run); err != nil {
+	defer imported.Close()
+	if err := imported.WriteFile(c.Output); err != nil {
 		return err
 	}
-	fmt.Fprintf(e.stdout, "%s: %d rows and %d predictions of %s, %d ranks\n", c.Output, len(run.Rows), len(run.Predictions), run.Tool, run.WorldSize)
+	run := imported.Run
+	fmt.Fprintf(e.stdout, "%s: %d rows and %d predictions of %s, %d ranks\n", c.Output, imported.NumRows, len(run.Predictions), run.Tool, run.WorldSize)
 	for _, n := range run.Notes {
 		fmt.Fprintf(e.stdout, "  %s\n", n)
 	}

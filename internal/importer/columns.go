@@ -180,7 +180,7 @@ func (s *stream) units(t string, n int) {
 
 // data reads a line that begins with a digit.
 func (s *stream) data(b, raw []byte, n int) {
-	f, all := fields(s.fields[:], b)
+	f, all := fields(s.log.fields[:], b)
 	if s.osu.open {
 		s.osuRow(f, n)
 		return
@@ -289,7 +289,7 @@ func (s *stream) front(r *result.Row, f [][]byte, n int) bool {
 	r.Mode = "nccl"
 	width := uint64(0)
 	if s.cols.typed {
-		r.DataType, r.Op = s.log.word(f[2]), s.log.word(f[3])
+		r.DataType, r.Op = s.log.wordOf(f[2]), s.log.wordOf(f[3])
 		width = bytesOf(r.DataType)
 		// Before 2.17 no name of the program tells the collective.
 		if r.Op == "none" {
@@ -318,7 +318,7 @@ func (s *stream) front(r *result.Row, f [][]byte, n int) bool {
 // other leaves a table out whose first row is of another collective; such a row
 // further down is damage.
 func (s *stream) other(n int, why string) {
-	if len(s.table.rows) > 0 {
+	if s.table.rows > 0 {
 		s.unreadable(n, why+", and the rows before are of all-reduce")
 		return
 	}

@@ -202,14 +202,11 @@ func (s *stream) outOfBounds(t string) {
 		return
 	}
 	if m := reOutBound.FindStringSubmatch(t); m != nil && m[1] != "0" {
-		wrong := false
-		for i := range tab.rows {
-			wrong = wrong || tab.rows[i].Wrong != nil && *tab.rows[i].Wrong > 0
-		}
-		if !wrong {
+		if !tab.wrong {
 			tab.failed = fmt.Sprintf("%s: %s values out of bounds, says the log", tab.name(), m[1])
 		}
 	}
 	tab.closed = true
+	tab.seal()
 	s.table = nil
 }

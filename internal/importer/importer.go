@@ -27,30 +27,79 @@ type Options struct {
 	Version string
 }
 
-// Import reads logs and makes one result of them. Its errors are failures with
-// code Usage, joined: one for each line that cannot be read, with file and line.
+// Import reads logs and makes one result of them, with all rows in memory. Its
+// errors are failures with code Usage, joined: one for each line that cannot be
+// read, with file and line.
 func Import(logs []Log, o Options) (*result.Run, error) {
+	x, err := Read(logs, o, "")
+	if err != nil {
+		return nil, err
+	}
+	defer x.Close()
+	run := x.Run
+	run.Rows = make([]result.Row, 0, x.NumRows)
+	for row, err := range x.Rows() {
+		if err != nil {
+			return nil, err
+		}
+		run.Rows = append(run.Rows, *row)
+	}
+	return run, nil
+}
+
+// Imported is a result whose rows need not fit in memory.
+type Imported struct {
+	// Run has everything but the rows.
+	Run *result.Run
+	// NumRows is the number of rows.
+	NumRows int
+
+	set    *set
+	tables []*table
+	label  labelling
+}
+
+// Read is Import for logs of any length: rows wait in a temporary file without a
+// name in the folder dir, when they are many. With dir "" they wait in memory.
+// The caller closes what it gets.
+func Read(logs []Log, o Options, dir string) (*Imported, error) {
 	p := &problems{}
 	sum := sha256.New()
+	all := &set{spool: spool{dir: dir}, owned: map[int]*sizeSet{}, mixed: map[string]bool{}}
 	var read []*log
 	for i, x := range logs {
 		if slices.ContainsFunc(logs[:i], func(y Log) bool { return y.Name == x.Name }) {
 			p.at(x.Name, 0, "a log is given twice", "its rows would stand twice", "")
 			continue
 		}
-		l := &log{name: x.Name, options: o, problems: p, streams: map[string]*stream{}}
+		l := &log{name: x.Name, options: o, problems: p, streams: map[string]*stream{}, set: all}
 		l.read(x.Reader, sum)
+		l.end()
 		read = append(read, l)
 	}
-	if err := p.err(); err != nil {
+	x := &Imported{set: all}
+	err := p.err()
+	if err == nil {
+		err = all.spool.fault()
+	}
+	if err == nil {
+		err = x.merge(read, o, p)
+	}
+	if err != nil {
+		all.spool.close()
 		return nil, err
 	}
-	run := merge(read, o, p)
-	if err := p.err(); err != nil {
-		return nil, err
-	}
-	run.ID = hex.EncodeToString(sum.Sum(nil))[:32]
-	return run, nil
+	x.Run.ID = hex.EncodeToString(sum.Sum(nil))[:32]
+	return x, nil
+}
+
+// Close gives the temporary file back.
+func (x *Imported) Close() error { return x.set.spool.close() }
+
+// WriteFile writes the result as JSON to path, replacing the file at once and
+// whole.
+func (x *Imported) WriteFile(path string) error {
+	return result.Replace(path, func(w io.Writer) error { return result.EncodeRows(w, x.Run, x.Rows()) })
 }
 
 // log is one file while it is read.
@@ -61,8 +110,19 @@ type log struct {
 
 	tables  []*table
 	streams map[string]*stream // by the launcher's tag of their lines
-	order   []*stream          // in the order of their first line
+	order   []*stream          // in the order of the first line that matters
+	spare   *stream            // for the lines of a tag of which nothing matters yet
 	tuning  tuning
+	set     *set
+	stop    bool       // there is too much in the log
+	fields  [64][]byte // of the current line
+	words   map[string]string
+	// last is of the last sealed tables, for the next to share.
+	last struct {
+		devices                 int // number of the first table that keeps its devices
+		sweep                   *result.Sweep
+		libraries, modes, notes []string
+	}
 	// What a JSON log tells of its job.
 	args []string
 	env  map[string]string
@@ -87,7 +147,7 @@ func (l *log) read(r io.Reader, sum hash.Hash) {
 		}
 		return
 	}
-	for {
+	for !l.stop {
 		line, err := in.next()
 		if err == io.EOF {
 			break
@@ -97,15 +157,45 @@ func (l *log) read(r io.Reader, sum hash.Hash) {
 			return
 		}
 		tag, rest := cutTag(line)
-		s := l.streams[string(tag)]
-		if s == nil {
-			s = &stream{log: l}
-			l.streams[string(tag)] = s
-			l.order = append(l.order, s)
-		}
+		s := l.stream(tag)
 		s.line(bytes.TrimRight(rest, " \t"), rest, in.number)
+		if s == l.spare && !s.idle() {
+			l.keep(tag, in.number)
+		}
 	}
 	for _, s := range l.order {
 		s.end(in.number)
+	}
+}
+
+// stream gives the stream of a tag. A tag gets one of its own when a line matters
+// for a later one: what looks like a tag may be the number of a training step.
+func (l *log) stream(tag []byte) *stream {
+	if s := l.streams[string(tag)]; s != nil {
+		return s
+	}
+	if l.spare == nil {
+		l.spare = &stream{log: l}
+	}
+	return l.spare
+}
+
+// keep makes the spare stream that of tag.
+func (l *log) keep(tag []byte, n int) {
+	l.streams[string(tag)] = l.spare
+	l.order = append(l.order, l.spare)
+	l.spare = nil
+	if len(l.order) > maxStreams {
+		l.full(n, maxStreams, "tags of a launcher")
+	}
+}
+
+// end finishes a log that was read.
+func (l *log) end() {
+	for _, t := range l.tables {
+		if t.trial != nil && t.worldSize() > 0 {
+			t.torch()
+		}
+		t.seal()
 	}
 }

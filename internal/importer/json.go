@@ -154,13 +154,15 @@ func (l *log) readJSON(in io.Reader) {
 		l.problems.at(l.name, 0, "cannot read the JSON", "there is more behind its end", "give each JSON as a file of its own")
 	}
 	tab.closed = true
+	tab.seal()
 }
 
 // broken is JSON that ends too early, as a killed nccl-tests leaves it, or is
 // none.
 func (l *log) broken(tab *table, err error) {
 	if tab != nil && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
-		tab.cut = fmt.Sprintf("the JSON ends after %d rows", len(tab.rows))
+		tab.cut = fmt.Sprintf("the JSON ends after %d rows", tab.rows)
+		tab.seal()
 		return
 	}
 	l.problems.at(l.name, 0, "cannot read the JSON", err.Error(), "")

@@ -3,67 +3,117 @@ package importer
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
-// merge makes one run of all tables of all logs. Faults go to p.
-func merge(logs []*log, o Options, p *problems) *result.Run {
+// merge makes one run of all tables of all logs. Faults go to p and are given.
+func (x *Imported) merge(logs []*log, o Options, p *problems) error {
 	run := &result.Run{Version: o.Version, Status: result.Status{State: result.Complete}, Rows: []result.Row{}, Devices: []result.Device{}, Modes: []string{}}
-	var tables []*table
+	x.Run = run
 	var n notes
 	for _, l := range logs {
-		tables = append(tables, l.usable(&n)...)
+		x.tables = append(x.tables, l.usable(&n)...)
 	}
-	run.WorldSize = worldSize(logs, tables, o, p)
-	if len(p.list) > 0 {
-		return nil
+	x.label = labels(x.tables)
+	run.WorldSize = worldSize(logs, x.tables, o, p)
+	if err := p.err(); err != nil {
+		return err
 	}
-	rows := 0
-	for _, t := range tables {
-		t.cycles()
-		t.finish(run.WorldSize)
-		rows += len(t.rows)
+	in := newReader(&x.set.spool, &x.set.kinds)
+	for _, t := range x.tables {
+		if err := t.chosen(in); err != nil {
+			return err
+		}
+		x.NumRows += t.rows
 	}
-	apart(tables, &n)
-	run.Rows = make([]result.Row, 0, rows)
-	var tools, faults []string
+	x.set.apart(x.tables, x.label, &n)
+	var tools []string
+	var faults few
 	modes := map[string]bool{}
-	for _, t := range tables {
-		for i := range t.rows {
-			if m := t.rows[i].Mode; !modes[m] {
+	for _, t := range x.tables {
+		for _, m := range t.modes {
+			if m = x.mode(t, m); !modes[m] {
 				modes[m] = true
 				run.Modes = append(run.Modes, m)
 			}
 		}
-		run.Rows = append(run.Rows, t.rows...)
 		addUnique(&tools, t.tool)
 		t.describe(run, &n)
 		if t.cut != "" {
-			faults = append(faults, t.name()+": "+t.cut)
+			faults.add(t.name() + ": " + t.cut)
 		}
 		if t.failed != "" {
-			faults = append(faults, t.failed)
+			faults.add(t.failed)
 		}
 	}
-	if len(faults) > 0 {
-		run.Status = result.Status{State: result.Failed, Reason: some(faults, 5)}
+	if faults.n > 0 {
+		run.Status = result.Status{State: result.Failed, Reason: faults.some(kept)}
 	}
 	for _, l := range logs {
-		run.Predictions = append(run.Predictions, l.tuning.predictions...)
+		run.Predictions = append(run.Predictions, l.tuning.list...)
 		if l.tuning.text != "" {
 			addUnique(&run.Libraries, "NCCL "+l.tuning.text)
 		}
-		if len(l.tuning.predictions) > 0 {
+		if len(l.tuning.list) > 0 {
 			n.add(l.name, "tuning lines of NCCL are predictions of its model and stand apart from the rows")
+		}
+		if l.tuning.left > 0 {
+			n.add(l.name, fmt.Sprintf("%d tuning lines were left out: only the first %d different ones are kept", l.tuning.left, maxPredictions))
 		}
 	}
 	run.Tool = cmp.Or(strings.Join(tools, ", "), "NCCL's tuning lines")
 	run.Notes = n.list()
 	localRanks(run)
-	return run
+	return nil
+}
+
+// mode is what the rows of t in a mode are called.
+func (x *Imported) mode(t *table, mode string) string {
+	if x.set.mixed[mode] {
+		return x.label.mode(t, mode)
+	}
+	return mode
+}
+
+// Rows gives the rows in the order of the logs. Each is new.
+func (x *Imported) Rows() iter.Seq2[*result.Row, error] {
+	return func(yield func(*result.Row, error) bool) {
+		in := newReader(&x.set.spool, &x.set.kinds)
+		for _, t := range x.tables {
+			// A table has few modes, and mostly one.
+			from, to := "", ""
+			on := true
+			err := in.table(t, func(r *result.Row, marks byte) bool {
+				if marks&noBus != 0 {
+					r.BusBW = result.BusBW(r.AlgBW, x.Run.WorldSize)
+				}
+				if r.Mode == "nccl" && r.Algorithm == "" {
+					r.Algorithm, _ = t.log.tuning.only(choice{t.number, r.Size})
+				}
+				if f, ok := result.LinkFactor(r.Mode, r.Algorithm, x.Run.WorldSize); ok {
+					link := r.AlgBW * f
+					r.LinkBW = &link
+				}
+				if r.Mode != from {
+					from, to = r.Mode, x.mode(t, r.Mode)
+				}
+				r.Mode = to
+				on = yield(r, nil)
+				return on
+			})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !on {
+				return
+			}
+		}
+	}
 }
 
 // usable gives the tables of l that are of all-reduce and have rows, and notes
@@ -76,7 +126,7 @@ func (l *log) usable(n *notes) []*table {
 		switch {
 		case t.skip != "":
 			why = "the table was left out: " + t.skip
-		case len(t.rows) == 0 && !t.unsized:
+		case t.rows == 0 && t.trial == nil:
 			why = "the table has no rows"
 		default:
 			out = append(out, t)
@@ -85,7 +135,7 @@ func (l *log) usable(n *notes) []*table {
 		n.add(t.name(), why)
 		left = append(left, t.name()+": "+why)
 	}
-	if len(out) == 0 && len(l.tuning.predictions) == 0 {
+	if len(out) == 0 && len(l.tuning.list) == 0 {
 		why := "there is no table of nccl-tests, MSCCL++, osu_allreduce or the PyTorch script, and no tuning line of NCCL"
 		if len(left) > 0 {
 			why = some(left, 3)
@@ -103,9 +153,8 @@ func worldSize(logs []*log, tables []*table, o Options, p *problems) int {
 		switch {
 		case n == 0:
 			why := "the log does not tell it"
-			if len(t.ratios) > 0 {
-				best := slices.MinFunc(t.ratios, func(a, b ratio) int { return cmp.Compare(a.high/a.low, b.high/b.low) })
-				why += likely(best)
+			if t.ratios != nil {
+				why += likely(t.ratios.narrow)
 			}
 			p.at(t.log.name, t.line, "the number of ranks is not known", why, "give --ranks N")
 		case t.ranks > 0 && o.Ranks > 0 && t.ranks != o.Ranks:
@@ -115,6 +164,10 @@ func worldSize(logs []*log, tables []*table, o Options, p *problems) int {
 				"import them into separate results")
 		default:
 			ranks, of = n, t.name()
+			// The log told the ranks after these rows.
+			if x := t.ratios; x != nil && t.fits(x.low, n) && x.high != x.low {
+				t.fits(x.high, n)
+			}
 		}
 	}
 	if len(tables) > 0 {
@@ -134,32 +187,38 @@ func worldSize(logs []*log, tables []*table, o Options, p *problems) int {
 	return ranks
 }
 
-// finish fills in what is known only at the end of a log: algorithms, links.
-func (t *table) finish(ranks int) {
+// chosen notes what NCCL's tuning lines tell of the algorithms of t's rows.
+func (t *table) chosen(in *reader) error {
+	if t.log.tuning.chosen[t.number] == nil {
+		return nil
+	}
 	var several []string
+	n := 0
 	named := false
-	for i := range t.rows {
-		r := &t.rows[i]
-		if r.Mode == "nccl" && r.Algorithm == "" {
-			switch c := t.log.tuning.chosen[choice{t.number, r.Size}]; len(c) {
-			case 0:
-			case 1:
-				r.Algorithm, named = c[0], true
-			default:
-				addUnique(&several, fmt.Sprintf("%d (%s)", r.Size, strings.Join(c, ", ")))
+	seen := map[uint64]bool{} // sizes of several
+	err := in.table(t, func(r *result.Row, _ byte) bool {
+		if r.Mode != "nccl" || r.Algorithm != "" {
+			return true
+		}
+		switch names := t.log.tuning.names(choice{t.number, r.Size}); {
+		case len(names) == 1:
+			named = true
+		case len(names) > 1 && !seen[r.Size]:
+			seen[r.Size] = true
+			if n++; len(several) < kept {
+				several = append(several, fmt.Sprintf("%d (%s)", r.Size, strings.Join(names, ", ")))
 			}
 		}
-		if f, ok := result.LinkFactor(r.Mode, r.Algorithm, ranks); ok {
-			link := r.AlgBW * f
-			r.LinkBW = &link
-		}
-	}
+		return true
+	})
 	if named {
 		t.note("algorithms are what NCCL's tuning lines between these rows chose")
 	}
-	if len(several) > 0 {
-		t.note("NCCL chose several algorithms at a size, which are left out there: %s", some(several, 4))
+	if n > 0 {
+		all := few{several, n}
+		t.note("NCCL chose several algorithms at a size, which are left out there: %s", all.some(4))
 	}
+	return err
 }
 
 // describe adds to run what t tells of libraries, devices, sweep and command.
@@ -175,8 +234,9 @@ func (t *table) describe(run *result.Run, n *notes) {
 	case len(t.devices) == 0:
 	case len(run.Devices) == 0:
 		run.Devices, run.Host = slices.Clone(t.devices), t.devices[0].Host
-	case t.devices[0].Name != run.Devices[0].Name:
-		n.add(t.name(), fmt.Sprintf("measured on %s; the devices of the result are those of the first table", t.devices[0].Name))
+	}
+	if len(run.Devices) > 0 && t.gpu != "" && t.gpu != run.Devices[0].Name {
+		n.add(t.name(), fmt.Sprintf("measured on %s; the devices of the result are those of the first table", t.gpu))
 	}
 	switch {
 	case t.sweep == nil:

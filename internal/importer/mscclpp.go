@@ -31,11 +31,12 @@ type bench struct {
 	ranks, graph      int
 	sku               string
 	table             *table
-	rows              []benchRow
+	low, high         float64    // bytes of a batch, as the rows so far allow
+	rows              []benchRow // as long as they allow several
 }
 
-// benchRow waits for the end of the table: its size is rounded, and only all
-// rows together tell it.
+// benchRow waits until the bytes of a batch are known: its own size is rounded,
+// and only several rows together tell them.
 type benchRow struct {
 	line           int
 	batch          uint64
@@ -58,7 +59,7 @@ var mscclppTypes = map[string]string{
 	"float8_e4m3fn": "f8e4m3",
 }
 
-var binary = map[string]float64{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50}
+var binaryUnits = map[string]float64{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50}
 
 // rounded reads "1.2 MiB" as the range that it can stand for.
 func rounded(cell string) (value, low, high float64, ok bool) {
@@ -70,7 +71,7 @@ func rounded(cell string) (value, low, high float64, ok bool) {
 	if err != nil {
 		return 0, 0, 0, false
 	}
-	unit := binary[m[2]]
+	unit := binaryUnits[m[2]]
 	return v * unit, (v - 0.05) * unit, (v + 0.05) * unit, true
 }
 
@@ -86,8 +87,9 @@ func cells(t []byte, separator string) []string {
 func (s *stream) pretty(t []byte, n int) {
 	m := &s.mscclpp
 	if t[0] == '+' {
-		if m.pretty != nil && len(m.pretty.rows) > 0 && bytes.HasPrefix(t, []byte("+--")) {
+		if m.pretty != nil && m.pretty.rows > 0 && bytes.HasPrefix(t, []byte("+--")) {
 			m.pretty.closed = true
+			m.pretty.seal()
 			m.pretty = nil
 		}
 		return
@@ -139,6 +141,7 @@ func (s *stream) pretty(t []byte, n int) {
 func (s *stream) closePretty() {
 	if t := s.mscclpp.pretty; t != nil {
 		t.cut = "the log ends inside the table"
+		t.seal()
 		s.mscclpp.pretty = nil
 	}
 }
@@ -153,7 +156,7 @@ func (s *stream) benchText(t []byte, n int) bool {
 		if x == nil {
 			return false
 		}
-		m.banner = &bench{collective: x[1], sku: x[2], dtype: x[4]}
+		m.banner = &bench{collective: x[1], sku: x[2], dtype: x[4], high: math.Inf(1)}
 		m.banner.ranks, _ = strconv.Atoi(x[3])
 		m.banner.graph, _ = strconv.Atoi(x[5])
 		return true
@@ -206,7 +209,7 @@ func (s *stream) benchRow(t []byte, n int) bool {
 		s.unreadable(n, fmt.Sprintf("it has %d columns and the header has %d", len(c), len(benchHead)))
 		return true
 	}
-	r := benchRow{line: n, algorithm: fmt.Sprintf("%s %sx%s", c[3], c[4], c[5])}
+	r := benchRow{line: n, algorithm: s.log.word(fmt.Sprintf("%s %sx%s", c[3], c[4], c[5]))}
 	var ok [5]bool
 	r.batch, ok[0] = count([]byte(c[0]))
 	_, r.low, r.high, ok[1] = rounded(c[1])
@@ -219,6 +222,10 @@ func (s *stream) benchRow(t []byte, n int) bool {
 			return true
 		}
 	}
+	if r.high > 1<<53 {
+		s.unreadable(n, fmt.Sprintf("msg is %q", c[1]))
+		return true
+	}
 	if r.batch == 0 || c[9] != "PASS" && c[9] != "SKIP" && c[9] != "FAIL" {
 		s.unreadable(n, fmt.Sprintf("batch is %q and check is %q", c[0], c[9]))
 		return true
@@ -226,28 +233,44 @@ func (s *stream) benchRow(t []byte, n int) bool {
 	if c[9] == "FAIL" {
 		b.table.failed = fmt.Sprintf("%s: wrong data at %s", place(s.log.name, n), c[1])
 	}
+	b.low = max(b.low, r.low/float64(r.batch))
+	b.high = min(b.high, r.high/float64(r.batch))
 	b.rows = append(b.rows, r)
+	if first, last := b.fit(); first == last {
+		b.add(first)
+	} else if len(b.rows) > maxPending {
+		s.log.full(n, maxPending, "rows that do not tell the bytes of a batch")
+	}
 	return true
 }
 
-// closeBench finds the sizes of a table: every row is batch times the same
-// number of bytes, and each rounded size narrows it down.
+// fit gives the fewest and the most bytes that a batch can have; the fewest are
+// more when there is no fit.
+func (b *bench) fit() (first, last uint64) {
+	element := bytesOf(mscclppTypes[b.dtype])
+	return uint64(math.Ceil(b.low/float64(element))) * element, uint64(math.Floor(b.high/float64(element))) * element
+}
+
+// add adds the rows that waited to the table.
+func (b *bench) add(perBatch uint64) {
+	dtype := mscclppTypes[b.dtype]
+	for _, r := range b.rows {
+		size := r.batch * perBatch
+		b.table.add(r.line, result.Row{Mode: "mscclpp", Algorithm: r.algorithm, Size: size, Count: size / bytesOf(dtype), DataType: dtype, Op: "sum",
+			Placement: result.InPlace}, r.time, &r.alg, &r.bus)
+	}
+	b.rows = b.rows[:0]
+}
+
+// closeBench ends a table: every row must be batch times the same number of
+// bytes, and each rounded size narrows it down.
 func (s *stream) closeBench() {
 	b := s.mscclpp.bench
 	s.mscclpp.bench = nil
-	if b == nil || len(b.rows) == 0 {
+	if b == nil {
 		return
 	}
-	dtype := mscclppTypes[b.dtype]
-	element := bytesOf(dtype)
-	low, high := 0.0, math.Inf(1)
-	for _, r := range b.rows {
-		low = max(low, r.low/float64(r.batch))
-		high = min(high, r.high/float64(r.batch))
-	}
-	first := uint64(math.Ceil(low/float64(element))) * element
-	last := uint64(math.Floor(high/float64(element))) * element
-	if first != last {
+	if first, last := b.fit(); b.table.skip == "" && b.high > 0 && !math.IsInf(b.high, 1) && first != last {
 		why := fmt.Sprintf("its rows fit every size from %d to %d bytes a batch", first, last)
 		if first > last {
 			why = "no number of bytes a batch fits all rows"
@@ -255,9 +278,5 @@ func (s *stream) closeBench() {
 		s.log.problems.at(s.log.name, b.table.line, "the sizes of the table are rounded and cannot be found", why, "run the benchmark with more batch sizes")
 		return
 	}
-	for _, r := range b.rows {
-		size := r.batch * first
-		b.table.add(r.line, result.Row{Mode: "mscclpp", Algorithm: r.algorithm, Size: size, Count: size / element, DataType: dtype, Op: "sum",
-			Placement: result.InPlace}, r.time, &r.alg, &r.bus)
-	}
+	b.table.seal()
 }

@@ -6,105 +6,163 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
-// rowKey is what makes two rows the same measurement.
-type rowKey struct {
-	mode, datatype, op string
-	placement          result.Placement
-	graph              int
-	size               uint64
+// repeats numbers the rows of a table that measure the same, and remembers the
+// sizes that do.
+type repeats struct {
+	series map[int]*sizeSet
+	named  []repeated // the first sizes
+	sizes  int        // that stand several times
+	most   int        // times that a size stands
 }
 
-func keyOf(r *result.Row) rowKey {
-	return rowKey{r.Mode, r.DataType, r.Op, r.Placement, r.Graph, r.Size}
+// repeated is a size with the lines where it stands: the first, and how many.
+type repeated struct {
+	size  uint64
+	lines []int
+	n     int
+	last  int
 }
 
-// cycles numbers the rows of t that measure the same, and names them.
-func (t *table) cycles() {
-	seen := make(map[rowKey]int, len(t.rows))
-	var sizes []uint64 // repeated, each once, in order
-	twice := map[uint64]bool{}
-	most := 1
-	for i := range t.rows {
-		k := keyOf(&t.rows[i])
-		t.rows[i].Cycle = seen[k]
-		seen[k]++
-		if seen[k] == 2 && !twice[k.size] {
-			twice[k.size] = true
-			sizes = append(sizes, k.size)
-		}
-		most = max(most, seen[k])
+const (
+	namedSizes = 4
+	namedLines = 3
+)
+
+func newRepeats() *repeats { return &repeats{series: map[int]*sizeSet{}, most: 1} }
+
+func (x *repeated) at(line int) {
+	if line == x.last {
+		return // both halves of a line
 	}
-	if len(sizes) == 0 {
-		return
+	x.last = line
+	if x.n++; len(x.lines) < namedLines {
+		x.lines = append(x.lines, line)
+	}
+}
+
+// count adds a row and gives its cycle.
+func (x *repeats) count(set *set, series int, size uint64, line int) (cycle int) {
+	sizes := x.series[series]
+	if sizes == nil {
+		sizes = &sizeSet{}
+		x.series[series] = sizes
+	}
+	cycle = sizes.count(size, line)
+	if cycle == 0 {
+		set.sizes++
+	}
+	x.most = max(x.most, cycle+1)
+	for i := range x.named {
+		if x.named[i].size == size {
+			x.named[i].at(line)
+			return cycle
+		}
+	}
+	if cycle != 1 {
+		return cycle
+	}
+	// The second of its series, and perhaps the first second of its size.
+	var lines []int
+	for n, s := range x.series {
+		e, ok := s.get(size)
+		switch {
+		case !ok:
+		case n != series && e.n > 1:
+			return cycle
+		default:
+			lines = append(lines, int(e.line))
+		}
+	}
+	if x.sizes++; len(x.named) < namedSizes {
+		r := repeated{size: size}
+		slices.Sort(lines)
+		for _, l := range append(lines, line) {
+			r.at(l)
+		}
+		x.named = append(x.named, r)
+	}
+	return cycle
+}
+
+// note names the repeated sizes, with their lines if the log has lines; "" when
+// there are none.
+func (x *repeats) note(lines bool) string {
+	if x.sizes == 0 {
+		return ""
 	}
 	var named []string
-	for _, size := range sizes {
-		if t.line == 0 || len(named) == 4 { // JSON has no lines
-			named = append(named, fmt.Sprint(size))
-			continue
-		}
-		var at []string
-		last := 0
-		for i := range t.rows {
-			if r := &t.rows[i]; r.Size == size && r.Source.Line != last {
-				last = r.Source.Line
-				at = append(at, fmt.Sprint(last))
+	for _, r := range x.named {
+		text := fmt.Sprint(r.size)
+		if lines {
+			var at few
+			for _, l := range r.lines {
+				at.add(fmt.Sprint(l))
 			}
+			at.n = r.n
+			text += " (lines " + at.some(namedLines) + ")"
 		}
-		named = append(named, fmt.Sprintf("%d (lines %s)", size, some(at, 3)))
+		named = append(named, text)
 	}
-	t.note("sizes stand up to %d times and are all kept, as cycles: %s", most, some(named, 4))
+	all := few{named, x.sizes}
+	return fmt.Sprintf("sizes stand up to %d times and are all kept, as cycles: %s", x.most, all.some(namedSizes))
 }
 
-// apart gives the rows of several tables that measure the same another mode
-// each, named by the table, so that no chart and no comparison mixes them.
-func apart(tables []*table, n *notes) {
-	owner := map[rowKey]*table{}
-	mixed := map[string]bool{}
-	for _, t := range tables {
-		for i := range t.rows {
-			k := keyOf(&t.rows[i])
-			if o := owner[k]; o != nil && o != t {
-				mixed[k.mode] = true
-			} else {
-				owner[k] = t
-			}
+// set is what the tables of all logs of an import share.
+type set struct {
+	spool  spool
+	kinds  kinds
+	tables int
+	// owned are the sizes of sealed tables by series, and mixed the modes of which
+	// several tables have the same.
+	owned map[int]*sizeSet
+	mixed map[string]bool
+	sizes int // in all sets
+}
+
+// join adds the sizes of a table that has all its rows.
+func (s *set) join(t *table) {
+	for series, sizes := range t.repeats.series {
+		mode := s.kinds.list[series].mode
+		owned := s.owned[series]
+		switch {
+		case s.mixed[mode]:
+			s.sizes -= sizes.len()
+		case owned == nil:
+			s.owned[series] = sizes
+		default:
+			before := owned.len()
+			sizes.all(func(size uint64) {
+				if owned.count(size, 0) > 0 {
+					s.mixed[mode] = true
+				}
+			})
+			s.sizes += owned.len() - before - sizes.len()
 		}
 	}
-	if len(mixed) == 0 {
-		return
-	}
-	label := labels(tables)
-	places, names := map[string][]string{}, map[string][]string{}
+}
+
+// apart tells of the tables that measure the same: their rows get another mode
+// each, named by the table, so that no chart and no comparison mixes them.
+func (s *set) apart(tables []*table, label labelling, n *notes) {
 	var order []string
+	places, names := map[string]*few{}, map[string]*few{}
 	for _, t := range tables {
-		var done []string // modes of this table
-		for i := range t.rows {
-			r := &t.rows[i]
-			mode := r.Mode
-			if !mixed[mode] {
+		for _, mode := range t.modes {
+			if !s.mixed[mode] {
 				continue
 			}
-			r.Mode = label.mode(t, mode)
-			if slices.Contains(done, mode) {
-				continue
-			}
-			done = append(done, mode)
 			if names[mode] == nil {
 				order = append(order, mode)
+				places[mode], names[mode] = &few{}, &few{}
 			}
-			places[mode] = append(places[mode], t.name())
-			names[mode] = append(names[mode], r.Mode)
+			places[mode].add(t.name())
+			names[mode].add(label.mode(t, mode))
 		}
 	}
 	for _, mode := range order {
-		for _, p := range places[mode] {
-			n.add(p, fmt.Sprintf("measured %s at the same sizes as other tables; each is kept as a mode of its own: %s", mode, some(names[mode], 4)))
-		}
+		n.addAll(places[mode], fmt.Sprintf("measured %s at the same sizes as other tables; each is kept as a mode of its own: %s", mode, names[mode].some(4)))
 	}
 }
 

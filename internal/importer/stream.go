@@ -25,8 +25,14 @@ type stream struct {
 	osu     osuTable
 	mscclpp mscclppTable
 	torch   *torchTrial
+}
 
-	fields [64][]byte // of the current line
+// idle reports whether s has seen nothing that matters for a later line.
+func (s *stream) idle() bool {
+	h := &s.head
+	return s.table == nil && s.part == nil && s.short == nil && s.torch == nil &&
+		s.osu.version == "" && s.mscclpp.pretty == nil && s.mscclpp.banner == nil && s.mscclpp.bench == nil &&
+		h.tool == "" && h.collective == "" && h.sweep == nil && h.skipped == 0 && !h.listed && h.devices == nil && !h.placed
 }
 
 type shortRow struct {
@@ -109,6 +115,7 @@ func (s *stream) end(last int) {
 func (s *stream) close(why string) {
 	t := s.table
 	s.table = nil
+	defer t.seal()
 	if t == nil || t.closed {
 		s.short = nil
 		return

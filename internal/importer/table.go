@@ -9,7 +9,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
-// table is one table of a log, of whatever program.
+// table is one table of a log, of whatever program. Its rows are in the spool.
 type table struct {
 	log    *log
 	number int // in its file, from 1
@@ -21,15 +21,23 @@ type table struct {
 	ranks int // as the log tells; 0 when it does not
 	// split is why ranks is less than the ranks of the log's job.
 	split   string
+	gpu     string // name of the first device
 	devices []result.Device
 	sweep   *result.Sweep // nil when the log does not tell
 	graph   int           // graph launches
 
-	rows   []result.Row
-	ratios []ratio // of the rows whose ranks are not known yet
-	// unsized is true when there are measurements that make no row before the
-	// number of ranks is known.
-	unsized bool
+	rows    int
+	modes   []string // of the rows, each once
+	wrong   bool     // a row has wrong elements
+	noBus   bool     // a row waits for the number of ranks
+	pending []byte   // rows that are not in the spool yet
+	parts   []extent
+	ratios  *ratios // of the rows whose ranks are not known yet
+	repeats *repeats
+	sealed  bool
+	// trial is a run of the PyTorch script, which makes no row before the number
+	// of ranks is known.
+	trial *torchTrial
 
 	skip   string // why the table is left out
 	closed bool   // its end was seen
@@ -45,10 +53,30 @@ type ratio struct {
 	low, high float64
 }
 
+// ratios are the rows that say most of the number of ranks.
+type ratios struct {
+	narrow, low, high ratio // the narrowest range, the highest lower end, the lowest upper end
+}
+
+func (x *ratios) add(r ratio) {
+	if r.high/r.low < x.narrow.high/x.narrow.low {
+		x.narrow = r
+	}
+	if r.low > x.low.low {
+		x.low = r
+	}
+	if r.high < x.high.high {
+		x.high = r
+	}
+}
+
 // open starts a table of tool whose header is at line.
 func (l *log) open(line int, tool string) *table {
-	t := &table{log: l, number: len(l.tables) + 1, line: line, tool: tool}
+	t := &table{log: l, number: len(l.tables) + 1, line: line, tool: l.word(tool), repeats: newRepeats()}
 	l.tables = append(l.tables, t)
+	if l.set.tables++; l.set.tables > maxTables {
+		l.full(line, maxTables, "tables")
+	}
 	return t
 }
 
@@ -57,7 +85,7 @@ func (t *table) name() string { return place(t.log.name, t.line) }
 
 func (t *table) note(format string, args ...any) {
 	if n := fmt.Sprintf(format, args...); !slices.Contains(t.notes, n) {
-		t.notes = append(t.notes, n)
+		t.notes = append(t.notes, t.log.word(n))
 	}
 }
 
@@ -99,28 +127,95 @@ func (t *table) add(line int, r result.Row, time printed, alg, bus *printed) {
 	if bus != nil {
 		if alg != nil && alg.exact() && (bus.exact() || bus.value == 0) {
 			x := ratio{line, bus.low() / alg.high(), bus.high() / alg.low()}
-			if ranks == 0 {
-				t.ratios = append(t.ratios, x)
-			} else if !t.fits(x, ranks) {
-				return
+			switch {
+			case ranks > 0:
+				if !t.fits(x, ranks) {
+					return
+				}
+			case t.ratios == nil:
+				t.ratios = &ratios{x, x, x}
+			default:
+				t.ratios.add(x)
 			}
 		}
-		if bus.exact() {
-			r.BusBW = bus.value
-		}
 	}
-	t.append(line, r)
+	marks := byte(0)
+	switch {
+	case bus != nil && bus.exact():
+		r.BusBW = bus.value
+	case ranks == 0:
+		marks, t.noBus = noBus, true
+	}
+	t.append(line, r, marks)
 }
 
 // append keeps a row as it is.
-func (t *table) append(line int, r result.Row) {
+func (t *table) append(line int, r result.Row, marks byte) {
+	set := t.log.set
 	r.Graph = t.graph
-	if n := len(t.rows); n > 0 && line > 0 && t.rows[n-1].Source.Line == line {
-		r.Source = t.rows[n-1].Source // both halves of a line
-	} else {
-		r.Source = &result.Source{File: t.log.name, Line: line, Table: t.number}
+	if !slices.Contains(t.modes, r.Mode) {
+		t.modes = append(t.modes, r.Mode)
 	}
-	t.rows = append(t.rows, r)
+	number := set.kinds.number(kindOf(&r))
+	if len(set.kinds.list) > maxKinds {
+		t.log.full(line, maxKinds, "modes, algorithms, data types and operations")
+	}
+	if len(r.Times) > maxTimes {
+		t.log.full(line, maxTimes, "iterations of one row")
+	}
+	r.Cycle = t.repeats.count(set, set.kinds.series[number], r.Size, line)
+	if set.sizes > maxSizes {
+		t.log.full(line, maxSizes, "different sizes")
+	}
+	t.wrong = t.wrong || r.Wrong != nil && *r.Wrong > 0
+	t.rows++
+	t.pending = encodeRow(t.pending, number, &r, line, marks)
+	if len(t.pending) >= chunk {
+		t.parts = set.spool.add(t.parts, t.pending)
+		t.pending = t.pending[:0]
+	}
+}
+
+// seal ends t: no row follows. What was only needed for the next row is let go,
+// for a log may have many thousand tables.
+func (t *table) seal() {
+	if t == nil || t.sealed {
+		return
+	}
+	t.sealed = true
+	set := t.log.set
+	t.parts = set.spool.add(t.parts, t.pending)
+	t.pending = nil
+	if n := t.repeats.note(t.line > 0); n != "" {
+		t.note("%s", n)
+	}
+	set.join(t)
+	t.repeats = nil
+	if len(t.devices) > 0 {
+		t.gpu = t.log.word(t.devices[0].Name)
+	}
+	last := &t.log.last
+	if last.devices > 0 && last.devices < t.number || t.rows == 0 {
+		t.devices = nil // those of an earlier table stand in the result
+	} else if t.devices != nil {
+		last.devices = t.number
+	}
+	if last.sweep != nil && t.sweep != nil && *last.sweep == *t.sweep {
+		t.sweep = last.sweep
+	}
+	last.sweep = t.sweep
+	share(&last.libraries, &t.libraries)
+	share(&last.modes, &t.modes)
+	share(&last.notes, &t.notes)
+}
+
+// share makes list the last one when it is equal. What is appended later is
+// not shared.
+func share(last, list *[]string) {
+	if !slices.Equal(*last, *list) {
+		*last = slices.Clip(*list)
+	}
+	*list = *last
 }
 
 // fits reports a row whose bus bandwidth is not that of an all-reduce of so

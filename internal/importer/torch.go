@@ -116,7 +116,9 @@ func (s *stream) torchText(t []byte, n int) bool {
 			return true
 		}
 		x := start()
-		x.values = append(x.values, v)
+		if x.values = append(x.values, v); len(x.values) > maxTimes {
+			s.log.full(n, maxTimes, "trials of one run")
+		}
 		return true
 	case 'M':
 		if s.torch != nil && bytes.Equal(t, []byte("Median Results:")) {
@@ -178,20 +180,27 @@ func (s *stream) closeTorch() {
 		p.at(name, x.line, "the data type is not known", x.dtype, "")
 		return
 	}
-	elements := x.tokens * hidden
-	size := elements * width
+	size, _ := x.size()
 	if !x.gib.agrees(float64(size)/(1<<30), float64(size)/(1<<30)) {
 		p.at(name, x.line, "the size of the tensor contradicts itself",
 			fmt.Sprintf("%d tokens of %d elements of %s are %.4g GiB, and the script says %g", x.tokens, hidden, x.dtype, float64(size)/(1<<30), x.gib.value), "")
 		return
 	}
 	tab := s.log.open(x.line, "PyTorch script")
-	tab.closed, tab.ranks = true, x.ranks
-	ranks := tab.worldSize()
-	if ranks == 0 {
-		tab.unsized = true
-		return
+	tab.closed, tab.ranks, tab.trial = true, x.ranks, x
+	if tab.worldSize() > 0 {
+		tab.torch()
 	}
+	// Else NCCL's log may tell the ranks later.
+}
+
+// torch makes the row of a run of the script whose number of ranks is known.
+func (t *table) torch() {
+	x, tab := t.trial, t
+	t.trial = nil
+	defer t.seal()
+	p, name, ranks := t.log.problems, t.log.name, t.worldSize()
+	size, elements := x.size()
 	all := x.values
 	if x.latency != nil {
 		all = append(all, torchValue{line: x.line, elapsed: *x.elapsed, rate: *x.rate, latency: *x.latency})
@@ -242,7 +251,13 @@ func (s *stream) closeTorch() {
 	tab.note("the script's bandwidth is %s (%g for the median); converted to bus bandwidth, 2(n−1)/n·bytes/time in GB/s with n = %d: %.2f", formula, shown, ranks, r.BusBW)
 	tab.note("time is the median of %d trials; each trial is the mean of %d calls and stands as one iteration", max(len(x.values), 1), max(x.iters, 1))
 	tab.note("the script does not tell which library reduced")
-	tab.append(x.line, r)
+	tab.append(x.line, r, 0)
+}
+
+// size gives the bytes and elements of the tensor.
+func (x *torchTrial) size() (bytes, elements uint64) {
+	elements = x.tokens * hidden
+	return elements * bytesOf(x.dtype), elements
 }
 
 // torchFormula finds by which formula the script made its bandwidth of a

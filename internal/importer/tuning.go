@@ -3,6 +3,7 @@ package importer
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"regexp"
 	"slices"
@@ -14,13 +15,16 @@ import (
 
 // tuning is what NCCL's log tells of the choices of its model.
 type tuning struct {
-	predictions []result.Prediction
-	known       map[string]*seen    // by the text of the line
-	chosen      map[choice][]string // algorithms, each once
-	sizes       map[int]bool        // of communicators
-	words       map[string]string   // names of types and operations, each once
-	text        string              // NCCL's version as printed
-	release     [2]int              // NCCL's version; 0, 0 when not told
+	list   []result.Prediction    // the first different ones
+	known  map[[2]uint64]*seen    // by two hashes of the text of the line
+	left   int                    // lines of further ones
+	chosen map[int]map[uint64]int // number in sets, by table and size
+	pairs  int                    // in chosen
+	sets   [][]string             // of algorithms, each in the order of their lines
+
+	sizes   map[int]bool // of communicators
+	text    string       // NCCL's version as printed
+	release [2]int       // NCCL's version; 0, 0 when not told
 }
 
 // seen is a line that was read before; logs repeat each for every call.
@@ -34,6 +38,9 @@ type choice struct {
 	table int
 	size  uint64
 }
+
+// seeds of the hashes of lines.
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
 // The five forms of INFO TUNING lines since NCCL 2.20, in two expressions.
 // Source: enqueue.cc of the releases.
@@ -53,15 +60,16 @@ var (
 // tuned reads one tuning line.
 func (s *stream) tuned(message []byte, n int) {
 	l := s.log
-	if l.tuning.known == nil {
-		l.tuning.known = map[string]*seen{}
-		l.tuning.chosen = map[choice][]string{}
-	}
 	t := &l.tuning
+	if t.known == nil {
+		t.known = map[[2]uint64]*seen{}
+		t.chosen = map[int]map[uint64]int{}
+	}
 	table := l.current()
-	k := t.known[string(message)]
+	key := [2]uint64{maphash.Bytes(seeds[0], message), maphash.Bytes(seeds[1], message)}
+	k := t.known[key]
 	if k != nil {
-		t.predictions[k.index].Seen++
+		t.list[k.index].Seen++
 		if k.table == table {
 			return
 		}
@@ -71,21 +79,68 @@ func (s *stream) tuned(message []byte, n int) {
 		l.problems.at(l.name, n, "cannot read a tuning line of NCCL", why, "repair or remove the line")
 		return
 	}
-	if k == nil {
+	switch {
+	case k != nil:
+		k.table = table
+	case len(t.list) == maxPredictions:
+		t.left++
+	default:
 		p.Seen = 1
 		p.Source = result.Source{File: l.name, Line: n}
-		k = &seen{index: len(t.predictions)}
-		t.known[string(message)] = k
-		t.predictions = append(t.predictions, p)
+		t.known[key] = &seen{len(t.list), table}
+		t.list = append(t.list, p)
 	}
-	k.table = table
 	if p.Function != "" && p.Function != "AllReduce" {
 		return
 	}
-	c := choice{table, p.Size}
-	if a := algorithmOf(p); !slices.Contains(t.chosen[c], a) {
-		t.chosen[c] = append(t.chosen[c], a)
+	t.choose(choice{table, p.Size}, l.word(algorithmOf(p)))
+	switch {
+	case t.pairs > maxChoices:
+		l.full(n, maxChoices, "sizes in tuning lines of NCCL")
+	case len(t.sets) > maxSets:
+		l.full(n, maxSets, "different choices at a size in tuning lines of NCCL")
 	}
+}
+
+// choose adds an algorithm to those of a choice.
+func (t *tuning) choose(c choice, algorithm string) {
+	sizes := t.chosen[c.table]
+	if sizes == nil {
+		sizes = map[uint64]int{}
+		t.chosen[c.table] = sizes
+	}
+	set, ok := sizes[c.size]
+	var names []string
+	if ok {
+		if names = t.sets[set]; slices.Contains(names, algorithm) {
+			return
+		}
+	} else {
+		t.pairs++
+	}
+	names = append(slices.Clip(names), algorithm)
+	at := slices.IndexFunc(t.sets, func(s []string) bool { return slices.Equal(s, names) })
+	if at < 0 {
+		at = len(t.sets)
+		t.sets = append(t.sets, names)
+	}
+	sizes[c.size] = at
+}
+
+// names are the algorithms of a choice.
+func (t *tuning) names(c choice) []string {
+	if set, ok := t.chosen[c.table][c.size]; ok {
+		return t.sets[set]
+	}
+	return nil
+}
+
+// only is the algorithm of a choice that has one.
+func (t *tuning) only(c choice) (string, bool) {
+	if n := t.names(c); len(n) == 1 {
+		return n[0], true
+	}
+	return "", false
 }
 
 // current is the number of the table that lines of NCCL's log now belong to:
@@ -203,18 +258,4 @@ func (t *tuning) ranks() int {
 		return 0
 	}
 	return slices.Collect(maps.Keys(t.sizes))[0]
-}
-
-// word gives b as a string, the same one for the same word: a log has few
-// names of types and operations and many rows.
-func (l *log) word(b []byte) string {
-	if w, ok := l.tuning.words[string(b)]; ok {
-		return w
-	}
-	if l.tuning.words == nil {
-		l.tuning.words = map[string]string{}
-	}
-	w := string(b)
-	l.tuning.words[w] = w
-	return w
 }
