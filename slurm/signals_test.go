@@ -88,6 +88,7 @@ func TestEnded(t *testing.T) {
 	t.Parallel()
 	c := slurmtest.Start(t)
 	c.RequireMPI(t, "pmix")
+	c.RequireMPI(t, "pmi2")
 	t.Run("jobs", func(t *testing.T) {
 		// --time is in minutes, so these wait for a good part of one; Slurm looks
 		// at limits every 30 s.
@@ -112,14 +113,16 @@ func TestEnded(t *testing.T) {
 			u.ended(t, job, 1)
 			u.interrupted(t, u.results(job), "SIGTERM")
 		})
-		for _, tt := range []struct{ signal, state, reason string }{
-			{"", "CANCELLED", "SIGTERM"},
-			{"--signal=INT", "FAILED", "SIGINT"},
+		for _, tt := range []struct{ mpi, signal, state, reason string }{
+			{"pmix", "", "CANCELLED", "SIGTERM"},
+			{"pmix", "--signal=INT", "FAILED", "SIGINT"},
+			// Which MPICH takes for itself.
+			{"pmi2", "--signal=USR1", "FAILED", "SIGUSR1"},
 		} {
-			t.Run("scancel "+tt.signal, func(t *testing.T) {
+			t.Run("scancel "+tt.signal+" "+tt.mpi, func(t *testing.T) {
 				t.Parallel()
 				u := newUser(t, c)
-				job := u.measuring(t, "nvls-allreduce.sbatch", nil, shared)
+				job := u.measuring(t, "nvls-allreduce.sbatch", []string{"MPI=" + tt.mpi}, shared)
 				sent := time.Now()
 				u.slurm(t, "scancel", strings.Fields(tt.signal+" "+job)...)
 				u.await(t, job, tt.state)
