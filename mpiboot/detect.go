@@ -126,7 +126,7 @@ func detect(environ []string, launcher string) (Evidence, error) {
 			found = &ev
 			continue
 		}
-		if found.Launcher != LauncherLocal && rivals(*found, ev) {
+		if rivals(*found, ev) {
 			return Evidence{}, &failure.Error{Code: failure.Usage,
 				What: fmt.Sprintf("two launchers claim this process: %s=%s of %s and %s=%s of %s",
 					found.From["Size"], env[found.From["Size"]], found.Launcher, ev.From["Size"], env[ev.From["Size"]], ev.Launcher),
@@ -163,9 +163,13 @@ func variables(environ []string) map[string]string {
 	return env
 }
 
-// rivals says whether two MPI launchers claim the process with different sizes.
-// Slurm's variables under another launcher are inherited and mean nothing.
+// rivals says whether two MPI launchers claim the process with different sizes,
+// or an MPI launcher claims one of several that the own launcher's variables claim
+// too. Slurm's variables under another launcher are inherited and mean nothing.
 func rivals(a, b Evidence) bool {
+	if a.Launcher == LauncherLocal {
+		return (b.Launcher == LauncherOpenMPI || b.Launcher == LauncherMPICH) && b.Size > 1
+	}
 	mpi := func(e Evidence) bool { return e.Launcher == LauncherOpenMPI || e.Launcher == LauncherMPICH }
 	return mpi(a) && mpi(b) && a.Launcher != b.Launcher && a.Size > 0 && b.Size > 0 && a.Size != b.Size
 }

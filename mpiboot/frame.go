@@ -52,6 +52,8 @@ type message struct {
 	stage string
 	body  []byte
 	files []*os.File
+
+	objects bool // received: a vote with an error
 }
 
 // frame is one packet of a message.

@@ -5,6 +5,7 @@ package mpiboot
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,13 +39,14 @@ type Node struct {
 	box   sync.Mutex // guards the queues of peers, and closed
 	peers []*peer    // by local rank; nil at me
 	news  chan struct{}
+	alarm chan struct{} // an objection has come
 	lost  chan struct{} // closed when the first of them has gone
 	went  int
 	open  bool
 }
 
 func newNode(cfg meshConfig, peers []*peer) *Node {
-	n := &Node{me: cfg.me, world: cfg.world, host: cfg.host, timeout: cfg.timeout, enter: cfg.enter, peers: peers, news: make(chan struct{}, 1), lost: make(chan struct{}), open: true}
+	n := &Node{me: cfg.me, world: cfg.world, host: cfg.host, timeout: cfg.timeout, enter: cfg.enter, peers: peers, news: make(chan struct{}, 1), alarm: make(chan struct{}, 1), lost: make(chan struct{}), open: true}
 	for _, p := range peers {
 		if p != nil {
 			go n.listen(p)
@@ -58,6 +60,10 @@ func newNode(cfg meshConfig, peers []*peer) *Node {
 func (n *Node) listen(p *peer) {
 	for {
 		m, err := p.read()
+		if err == nil && m.kind == kindVote {
+			var v Verdict
+			m.objects = json.Unmarshal(m.body, &v) == nil && !v.OK
+		}
 		n.box.Lock()
 		switch {
 		case err != nil:
@@ -78,13 +84,21 @@ func (n *Node) listen(p *peer) {
 			p.queue = append(p.queue, m)
 		}
 		n.box.Unlock()
-		select {
-		case n.news <- struct{}{}:
-		default:
+		wake(n.news)
+		if err == nil && m.objects {
+			wake(n.alarm)
 		}
 		if err != nil {
 			return
 		}
+	}
+}
+
+// wake leaves a note for one that waits, unless there is one.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -174,22 +188,50 @@ func reduce[T int64 | float64](ctx context.Context, n *Node, stage string, op mp
 	return out, nil
 }
 
-// Watch gives a context that ends when another rank leaves. It is for waits that
-// hear nothing of the ranks, such as those for a device whose kernel waits for
-// them. The operation after such a wait tells who left.
+// Watch gives a context that ends when another rank leaves, or brings an error to
+// the vote that comes next. It is for waits that hear nothing of the ranks, such
+// as those for a device whose kernel waits for them. The operation after such a
+// wait tells who it was; a vote takes the error of such a wait for a consequence.
 func (n *Node) Watch(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
-		select {
-		case <-n.lost:
-			cancel(errLeft)
-		case <-ctx.Done():
+		for {
+			if n.objection() {
+				cancel(errObjection)
+			}
+			select {
+			case <-n.lost:
+				cancel(errLeft)
+				return
+			case <-ctx.Done():
+				return
+			case <-n.alarm:
+			}
 		}
 	}()
 	return ctx, func() { cancel(nil) }
 }
 
-var errLeft = errors.New("another rank left")
+var (
+	errLeft      = errors.New("another rank left")
+	errObjection = errors.New("another rank failed")
+)
+
+// consequence says whether an error comes from a wait that Watch ended.
+func consequence(err error) bool { return errors.Is(err, errLeft) || errors.Is(err, errObjection) }
+
+// objection says whether a rank has brought an error to a vote that this rank
+// has not come to.
+func (n *Node) objection() bool {
+	n.box.Lock()
+	defer n.box.Unlock()
+	for _, p := range n.peers {
+		if p != nil && slices.ContainsFunc(p.queue, func(m *message) bool { return m.objects }) {
+			return true
+		}
+	}
+	return false
+}
 
 func (n *Node) where() string { return fmt.Sprintf("rank %d on %s", n.world[n.me], n.host) }
 

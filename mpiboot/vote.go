@@ -18,6 +18,9 @@ type Verdict struct {
 	OK   bool
 	Text string       // the error's; "" with OK
 	Code failure.Code // the error's
+	// Follows says that this rank only stopped because another had failed: its
+	// error explains nothing. See Node.Watch.
+	Follows bool `json:",omitempty"`
 }
 
 // VoteError is the outcome of a vote in which at least one rank brought an
@@ -31,7 +34,7 @@ type VoteError struct {
 // nil for success. All get nil if all brought nil; else all get the same
 // *VoteError. Another error means that the vote itself failed.
 func (n *Node) Vote(ctx context.Context, stage string, mine error) error {
-	v := Verdict{Rank: n.world[n.me], OK: mine == nil, Code: failure.CodeOf(mine)}
+	v := Verdict{Rank: n.world[n.me], OK: mine == nil, Code: failure.CodeOf(mine), Follows: consequence(mine)}
 	if mine != nil {
 		v.Text = shorten(mine.Error(), 16<<10)
 	}
@@ -40,7 +43,7 @@ func (n *Node) Vote(ctx context.Context, stage string, mine error) error {
 		return failure.Wrap(failure.Internal, err, "vote at stage %q", stage)
 	}
 	all, err := n.gather(ctx, kindVote, stage, &message{body: body})
-	if err != nil && mine != nil && !errors.Is(mine, errLeft) {
+	if err != nil && mine != nil && !consequence(mine) {
 		// Nobody else will tell what this rank found.
 		return &failure.Error{Code: v.Code, What: fmt.Sprintf("stage %q failed here, and not all ranks could be asked", stage), Err: errors.Join(mine, err)}
 	}
@@ -76,13 +79,29 @@ func shorten(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
-// Failed lists the world ranks that brought an error.
-func (e *VoteError) Failed() []int {
-	var ranks []int
+// causes gives the verdicts that say why: those with errors, without those that
+// only follow from another's.
+func (e *VoteError) causes() []Verdict {
+	var all, own []Verdict
 	for _, v := range e.Verdicts {
 		if !v.OK {
-			ranks = append(ranks, v.Rank)
+			all = append(all, v)
+			if !v.Follows {
+				own = append(own, v)
+			}
 		}
+	}
+	if len(own) == 0 {
+		return all
+	}
+	return own
+}
+
+// Failed lists the world ranks that brought an error of their own.
+func (e *VoteError) Failed() []int {
+	var ranks []int
+	for _, v := range e.causes() {
+		ranks = append(ranks, v.Rank)
 	}
 	return ranks
 }
@@ -91,10 +110,7 @@ func (e *VoteError) Failed() []int {
 func (e *VoteError) Error() string {
 	var texts []string
 	by := map[string][]int{}
-	for _, v := range e.Verdicts {
-		if v.OK {
-			continue
-		}
+	for _, v := range e.causes() {
 		if by[v.Text] == nil {
 			texts = append(texts, v.Text)
 		}
@@ -121,10 +137,10 @@ func (e *VoteError) Error() string {
 	return b.String()
 }
 
-// ExitCode is the highest code among the verdicts.
+// ExitCode is the highest code among the verdicts that say why.
 func (e *VoteError) ExitCode() failure.Code {
 	code := failure.OK
-	for _, v := range e.Verdicts {
+	for _, v := range e.causes() {
 		code = max(code, v.Code)
 	}
 	return code

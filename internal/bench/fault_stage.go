@@ -72,6 +72,7 @@ func act(action string) {
 		select {}
 	case "stop":
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		time.Sleep(100 * time.Millisecond) // it may reach another thread first
 	case "exit":
 		os.Exit(1)
 	case "late":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -29,9 +30,11 @@ type record struct {
 	run   *result.Run // does not change any more once ended
 	said  int         // decisions that the header or a line has told
 	ended bool
+	saved time.Time // when the JSON file was last written while running
 
 	out     sync.Mutex // never taken while mu is held
 	printer *result.Printer
+	stdout  *checkedWriter
 	progressLine
 }
 
@@ -43,7 +46,7 @@ func newRecord(b *bench) *record {
 		Container: containerKind(os.Getenv), Launcher: b.world.Launcher(), MPI: b.world.Library(),
 		WorldSize: b.world.Size(), Args: b.process.Args, Env: result.Environ(b.process.Environ), Modes: c.Modes(),
 		Simulated: c.Run.Device == configs.DeviceSim, MinBusBW: c.Output.MinBusBW,
-		Config: map[string]string{},
+		Config: map[string]string{}, Rows: []result.Row{},
 		Sweep: result.Sweep{MinBytes: uint64(c.Sweep.MinBytes), MaxBytes: uint64(c.Sweep.MaxBytes), Warmup: c.Timing.Warmup,
 			Iters: c.Timing.Iters, Check: c.Timing.Check, Graph: c.Timing.Graph, Cycles: c.Timing.Cycles},
 	}}
@@ -57,9 +60,23 @@ func newRecord(b *bench) *record {
 			r.run.Config[k] = v
 		}
 	}
-	r.printer = result.NewPrinter(b.process.Stdout, r.run)
+	r.stdout = &checkedWriter{w: b.process.Stdout}
+	r.printer = result.NewPrinter(r.stdout, r.run)
 	r.progressLine = newProgressLine(b.process.Stderr)
 	return r
+}
+
+// checkedWriter keeps the first error. The run goes on for its files.
+type checkedWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (c *checkedWriter) Write(b []byte) (int, error) {
+	if c.err == nil {
+		_, c.err = c.w.Write(b)
+	}
+	return len(b), nil
 }
 
 // containerKind names the container that the process is in, "" for none.
@@ -81,8 +98,12 @@ func (r *record) first() bool { return r.b.world.Rank() == 0 }
 
 // line prints one comment line at once.
 func (r *record) line(format string, args ...any) {
-	r.print(func() { fmt.Fprintf(r.b.process.Stdout, "# "+format+"\n", args...) })
+	r.print(func() { fmt.Fprintf(r.stdout, "# %s\n", oneLine(fmt.Sprintf(format, args...))) })
 }
+
+// oneLine keeps a text on one line, for a line of standard output that has no '#'
+// is a row of the table.
+func oneLine(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ") }
 
 // footprint says, before anything is allocated, what will be.
 func (r *record) footprint(m result.Memory) {
@@ -117,7 +138,23 @@ func (r *record) begin(ctx context.Context) error {
 		r.said = len(r.run.Decisions)
 	})
 	r.print(func() { r.printer.Header() })
+	r.save()
 	return nil
+}
+
+// saveEvery is how often a running job writes its JSON file.
+const saveEvery = time.Second
+
+// save writes what there is, marked as running: a launcher may kill all ranks at
+// once when one dies, and then this is what is left. An error waits for the end,
+// when the file is written again.
+func (r *record) save() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.b.cfg.Output; r.first() && !r.ended && o.JSON != "" && time.Since(r.saved) >= saveEvery {
+		_ = result.WriteFile(o.JSON, r.run)
+		r.saved = time.Now()
+	}
 }
 
 // change changes the run, unless it has ended.
@@ -148,6 +185,7 @@ func (r *record) linkPeak() float64 {
 // decide records a decision; it is printed with the header, or with the next
 // table if that was before.
 func (r *record) decide(d result.Decision) {
+	d.Reason = oneLine(d.Reason)
 	r.change(func() { r.run.Decisions = append(r.run.Decisions, d) })
 }
 
@@ -186,6 +224,7 @@ func (r *record) table(mode string, graph, cycle int) {
 func (r *record) add(out, in *result.Row) {
 	r.change(func() { r.run.Rows = append(r.run.Rows, *out, *in) })
 	r.print(func() { r.printer.Row(out, in) })
+	r.save()
 }
 
 func (r *record) endTable() { r.print(func() { r.printer.EndTable() }) }
@@ -229,10 +268,14 @@ func (r *record) tooSlow() error {
 func (r *record) finish(err error) error {
 	status := result.Status{State: result.Complete}
 	if err != nil {
-		status = result.Status{State: result.Failed, Reason: err.Error()}
+		status = result.Status{State: result.Failed, Reason: oneLine(err.Error())}
 	}
 	e := r.end(status)
 	r.conclude(e)
+	if e == nil && r.stdout.err != nil {
+		e = failure.Wrap(failure.Internal, r.stdout.err, "cannot write to standard output")
+		fmt.Fprintf(r.b.process.Stderr, "nvls-allreduce: %v\n", e)
+	}
 	return e
 }
 

@@ -1,0 +1,279 @@
+//go:build linux
+
+package soak
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+)
+
+// The timeouts that runs are configured with, and what they may take beyond.
+const (
+	bootstrapTimeout = 6 * time.Second
+	deviceTimeout    = 3 * time.Second
+	slack            = 5 * time.Second
+	// othersBound is the longest time from the fault until every other rank is gone.
+	othersBound = bootstrapTimeout + deviceTimeout + slack
+	// jobBound is that until the launcher is. The own launcher gives ranks 5 s, then
+	// SIGTERM, then 10 s; Slurm as long.
+	jobBound = othersBound + 16*time.Second
+	// startBound is until the fault happens.
+	startBound = 90 * time.Second
+)
+
+const config = `[run]
+mode = ["nvls-zero-copy", "nvls-copy-in", "ring"]
+fallback = %q
+device = "sim"
+[sweep]
+min_bytes = "1K"
+max_bytes = "1K"
+[timing]
+warmup = 0
+iters = 1
+per_iteration = false
+timeout = "3s"
+[bootstrap]
+timeout = "6s"
+[sim]
+faults = [%s]
+`
+
+// job is one run of the program, from a folder of its own by which its processes
+// are known.
+type job struct {
+	launcher launcher
+	fault    string   // NVLS_ALLREDUCE_FAULT
+	fallback string   // "": never
+	faults   []string // sim.faults
+	program  string   // "": faulty
+	other    string   // program of rank 1; "": the same
+	json     string   // "": in the job's folder
+	wrap     []string // words before the launcher's
+}
+
+// outcome is how a job ended.
+type outcome struct {
+	exit   int
+	said   string
+	fired  bool          // the fault happened
+	others time.Duration // from the fault, or from the start without, until every other rank was gone
+	took   time.Duration // and until the launcher was
+	run    *result.Run   // nil: no result on disk
+	left   []int         // processes that were left
+	stuck  bool          // it had to be killed
+}
+
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+var firedLine = regexp.MustCompile(`fault: rank \d+, pid (\d+):`)
+
+func (j job) run(t *testing.T) outcome {
+	dir, err := os.MkdirTemp(binDir, "job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	// A link has a name of its own in /proc/PID/exe.
+	link := func(program, name string) string {
+		path := filepath.Join(dir, name)
+		if err := os.Link(program, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if j.program == "" {
+		j.program = faulty
+	}
+	if j.fallback == "" {
+		j.fallback = "never"
+	}
+	var quoted []string
+	for _, f := range j.faults {
+		quoted = append(quoted, strconv.Quote(f))
+	}
+	toml := filepath.Join(dir, "run.toml")
+	if err := os.WriteFile(toml, fmt.Appendf(nil, config, j.fallback, strings.Join(quoted, ", ")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	json := j.json
+	if json == "" {
+		json = filepath.Join(dir, "result.json")
+	}
+	argv := []string{link(j.program, "first"), "--config", toml, "-J", json}
+	if j.other != "" {
+		second := link(j.other, "second")
+		argv = append([]string{"/bin/sh", "-c", `r=${NVLS_ALLREDUCE_RANK:-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$PMIX_RANK}}}; s=$1; shift; [ "$r" != 1 ] || { shift; set -- "$s" "$@"; }; exec "$@"`, "sh", second}, argv...)
+	}
+	command := j.launcher.command(t, argv)
+	command = append(append([]string{}, j.wrap...), command...)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(j.launcher.environ(), "NVLS_ALLREDUCE_FAULT="+j.fault)
+	if j.other != "" && j.launcher.words == nil {
+		id := make([]byte, 16)
+		rand.Read(id)
+		cmd.Env = append(cmd.Env, fmt.Sprintf("NVLS_ALLREDUCE_SIZE=%d", j.launcher.np), fmt.Sprintf("NVLS_ALLREDUCE_UNIQUE_ID=%x", id))
+	}
+	var out output
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = 5 * time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+
+	o := outcome{}
+	begin, faultyPID, othersGone := start, 0, time.Time{}
+	for running := true; running; {
+		select {
+		case <-ended:
+			running = false
+		case <-time.After(20 * time.Millisecond):
+		}
+		if !o.fired {
+			if m := firedLine.FindStringSubmatch(out.String()); m != nil {
+				o.fired, begin = true, time.Now()
+				faultyPID, _ = strconv.Atoi(m[1])
+			}
+		}
+		others := 0
+		for _, pid := range processes(dir) {
+			if pid != faultyPID && pid != cmd.Process.Pid {
+				others++
+			}
+		}
+		if others > 0 {
+			othersGone = time.Time{}
+		} else if othersGone.IsZero() {
+			othersGone = time.Now()
+		}
+		if limit := begin.Add(jobBound); time.Now().After(limit) && (o.fired || time.Since(start) > startBound) {
+			o.stuck = true
+			cmd.Process.Kill()
+			<-ended
+			running = false
+		}
+	}
+	o.took = time.Since(begin)
+	if o.others = o.took; !othersGone.IsZero() {
+		o.others = max(0, othersGone.Sub(begin))
+	}
+	for end := time.Now().Add(3 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if o.left = processes(dir); len(o.left) == 0 || time.Now().After(end) {
+			break
+		}
+	}
+	for _, pid := range o.left {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	o.exit, o.said = cmd.ProcessState.ExitCode(), out.String()
+	if _, err := os.Stat(json); err == nil {
+		if o.run, err = result.ReadFile(json); err != nil {
+			o.said += "\nthe result cannot be read: " + err.Error()
+		}
+	}
+	return o
+}
+
+// processes finds those that run a file in dir and have not ended.
+func processes(dir string) []int {
+	links, _ := filepath.Glob("/proc/[0-9]*/exe")
+	var pids []int
+	for _, l := range links {
+		if exe, err := os.Readlink(l); err != nil || !strings.HasPrefix(exe, dir+"/") {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join(filepath.Dir(l), "stat"))
+		if err == nil && !strings.Contains(string(stat), ") Z ") {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(l)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// each runs f for the numbers below n, a few at a time: a broken job mostly waits.
+func each(n int, f func(i int)) {
+	width := 4
+	if everything() {
+		width = 12
+	}
+	gate := make(chan struct{}, width)
+	var wg sync.WaitGroup
+	for i := range n {
+		gate <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-gate }()
+			f(i)
+		})
+	}
+	wg.Wait()
+}
+
+// The programs: as users build it, and with the faults of internal/bench.
+var binDir, program, faulty string
+
+func everything() bool { return os.Getenv("NVLS_ALLREDUCE_SOAK") == "all" }
+
+func TestMain(m *testing.M) {
+	code, err := buildAndRun(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func buildAndRun(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("", "soak")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	if binDir, err = filepath.EvalSymlinks(dir); err != nil {
+		return 0, err
+	}
+	program, faulty = filepath.Join(binDir, "nvls-allreduce"), filepath.Join(binDir, "faulty")
+	for _, args := range [][]string{{"-o", program}, {"-o", faulty, "-tags", "faultinject"}} {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		cmd := exec.CommandContext(ctx, "go", append(append([]string{"build"}, args...), "../../cmd/nvls-allreduce")...)
+		cmd.Env = append(os.Environ(), "CGO_CFLAGS="+os.Getenv("CGO_CFLAGS")+" -Wno-deprecated-declarations")
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if err != nil {
+			return 0, fmt.Errorf("go build %v: %v\n%s", args, err, out)
+		}
+	}
+	return m.Run(), nil
+}

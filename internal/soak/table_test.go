@@ -1,0 +1,126 @@
+//go:build linux
+
+package soak
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What the tests of a whole soak leave for the document.
+var (
+	matrixTable []*cell
+	placesTable []*place
+	driverTable []*driverFault
+)
+
+const document = "../../docs/failures.md"
+
+// what says how a run of the matrix ended, in a few words.
+func (c *cell) what() string {
+	switch {
+	case len(c.problems) > 0:
+		return "WRONG"
+	case c.outcome.exit == 0:
+		return "0"
+	case c.named():
+		return fmt.Sprint(c.outcome.exit)
+	}
+	return fmt.Sprintf("%d*", c.outcome.exit)
+}
+
+// TestZWriteDocument writes docs/failures.md from a whole soak. Its name makes it
+// the last.
+func TestZWriteDocument(t *testing.T) {
+	if !everything() || os.Getenv("NVLS_ALLREDUCE_SOAK_ONLY") != "" || matrixTable == nil || placesTable == nil || driverTable == nil {
+		t.Skip("only after a whole soak (make soak)")
+	}
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	p("# Failures and how runs end\n")
+	p("Written by `make soak`. Every cell is a run of the real program with one fault; internal/soak says how each is judged:")
+	p("every other rank is gone within the timeouts (here %v for ranks, %v for the device) plus %v, no process is left, the message", bootstrapTimeout, deviceTimeout, slack)
+	p("names stage and rank, all ranks have one exit code, exit code 0 is only for a complete result, and what was measured is on disk and marked.\n")
+	p("`NVLS_ALLREDUCE_SOAK=all NVLS_ALLREDUCE_SOAK_ONLY='stop at verify' go test -v -timeout 1h ./internal/soak` runs the rows that match.\n")
+
+	longest := time.Duration(0)
+	for _, c := range matrixTable {
+		longest = max(longest, c.outcome.others)
+	}
+	p("## A rank dies or falls silent\n")
+	p("%d runs, %d not as they should be. The longest time until every other rank was gone: %.1f s.\n", len(matrixTable), failed(matrixTable), longest.Seconds())
+	p("Rank 1 at a stage: kill (SIGKILL), stop (SIGSTOP), exit (exit code 1 without a word), close (its connections to other ranks), late")
+	p("(10 s), nofile (no descriptor can be opened from then on). A cell has the launcher's exit code; `*`: the launcher or the MPI library")
+	p("ended all ranks before one could speak; `0`: the fault did no harm, the result is complete.")
+	var launchers []string
+	for _, c := range matrixTable {
+		if !slices.Contains(launchers, c.launcher.name) {
+			launchers = append(launchers, c.launcher.name)
+		}
+	}
+	for _, l := range launchers {
+		var columns []string
+		for _, c := range matrixTable {
+			if c.launcher.name == l && !slices.Contains(columns, c.action) {
+				columns = append(columns, c.action)
+			}
+		}
+		p("\n### %s\n\n| stage | %s |\n|---|%s", l, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+		for _, pt := range points {
+			var row []string
+			for _, c := range matrixTable {
+				if c.launcher.name == l && c.point == pt {
+					row = append(row, c.what())
+				}
+			}
+			if row != nil {
+				p("| %s | %s |", pt.stage, strings.Join(row, " | "))
+			}
+		}
+	}
+	p("\n## Full places and other builds\n\n| fault | launcher | exit code |\n|---|---|---|")
+	for _, x := range placesTable {
+		what := fmt.Sprint(x.outcome.exit)
+		if len(x.problems) > 0 {
+			what = "WRONG"
+		}
+		p("| %s | %s | %s |", x.name, x.launcher.name, what)
+	}
+	p("\n## The driver fails\n")
+	wrong := 0
+	type key struct{ stage, what, fallback string }
+	var keys []key
+	runs, ends := map[key]int{}, map[key]map[string]int{}
+	for _, f := range driverTable {
+		k := key{f.stage, fmt.Sprint(f.code), f.fallback}
+		if f.do != "" {
+			k.what = f.do
+		}
+		if runs[k]++; ends[k] == nil {
+			keys, ends[k] = append(keys, k), map[string]int{}
+		}
+		end := fmt.Sprint(f.outcome.exit)
+		if len(f.problems) > 0 {
+			wrong++
+			end = "WRONG"
+		}
+		ends[k][end]++
+	}
+	p("%d runs, %d not as they should be: `sim.faults` on 3 ranks of the own launcher, each call on each rank that makes it.\n", len(driverTable), wrong)
+	p("| stage | CUDA error or what happens | fallback | runs | exit code: runs |\n|---|---|---|---|---|")
+	for _, k := range keys {
+		var words []string
+		for end, n := range ends[k] {
+			words = append(words, fmt.Sprintf("%s: %d", end, n))
+		}
+		slices.Sort(words)
+		p("| %s | %s | %s | %d | %s |", k.stage, k.what, k.fallback, runs[k], strings.Join(words, ", "))
+	}
+	if err := os.WriteFile(document, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
