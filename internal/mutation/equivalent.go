@@ -51,6 +51,9 @@ var excuses = []excuse{
 	{"Loop before the loop for the rest",
 		"What an unrolled loop leaves, the loop behind it does, and what a loop over whole packs leaves, the loop over elements: from the same place on, slower, with the same result. Equivalent.",
 		func(m *Mutant) bool { return isLoop(m) && m.restFollows() }},
+	{"Ring: wait for a slot before the first message of a round",
+		"A rank that begins a round has received every chunk of the round before, finished. Each of these has gone through the slots of the next rank, so that rank has read all that was sent to it. The wait is never needed, nor is what it orders: the data themselves have come around. Equivalent.",
+		func(m *Mutant) bool { return m.Family == kernels.Ring && m.beforeFirstMessage() }},
 	{"Line that no round reaches",
 		"Dead code for the sizes of the workload, the report of a wait that fails, or a second look at a counter that had come far enough at the first in every round. Nothing is claimed of these.",
 		func(m *Mutant) bool { return m.unreached }},
@@ -130,6 +133,37 @@ func (m *Mutant) beside(by int) bool {
 func (m *Mutant) clearsFlag() bool {
 	text := strings.Join(m.lines[max(0, m.Line-8):m.Line-1], "\n")
 	return strings.Contains(text, "st.volatile.shared.u32 \t[blockFailed]") && !strings.Contains(text, "bar.sync")
+}
+
+// beforeFirstMessage tells whether the line is part of a ring's wait for a free
+// slot that follows no wait for data.
+func (m *Mutant) beforeFirstMessage() bool {
+	const slotStage = 7
+	stage := m.Stage()
+	if isBar(m) { // the one behind the wait
+		before := *m
+		for before.Line--; before.Line > 1 && !strings.Contains(m.lines[before.Line-1], "ld.acquire"); before.Line-- {
+			if strings.Contains(m.lines[before.Line-1], "bar.sync") {
+				return false
+			}
+		}
+		return before.beforeWait(slotStage)
+	}
+	return stage == slotStage && m.beforeWait(slotStage)
+}
+
+// beforeWait tells whether the wait at the line is for a stage, and none for
+// another stands between it and the last barrier of the block.
+func (m *Mutant) beforeWait(stage kernels.Stage) bool {
+	if m.Stage() != stage {
+		return false
+	}
+	for i := m.Line - 2; i >= 0 && !strings.Contains(m.lines[i], "bar.sync"); i-- {
+		if reports.MatchString(m.lines[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // loopsBack tells whether the wait stands in a loop: data follow it.

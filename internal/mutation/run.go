@@ -67,12 +67,12 @@ func (r *Runner) Close() {
 	}
 }
 
-// rounds is how many rounds a mutant has to survive among n ranks.
-func (r *Runner) rounds(n int) uint64 {
+// rounds is how many of some rounds are run among n ranks.
+func rounds(n int, seeds uint64) uint64 {
 	if n == kernels.MaxRanks {
-		return max(r.seeds/2, 1)
+		return max(seeds/2, 1)
 	}
-	return r.seeds
+	return seeds
 }
 
 // covered are the lines of a kernel that the workload reaches with n ranks. The
@@ -93,7 +93,7 @@ func (r *Runner) covered(f kernels.Family, element string, n int) (map[int]bool,
 	lines := map[int]bool{}
 	t.reached = lines
 	defer func() { t.reached = nil }()
-	for seed := range r.rounds(n) {
+	for seed := range rounds(n, r.seeds) {
 		if err := t.Round(f, d, seed); err != nil {
 			return nil, fmt.Errorf("%s of %s as it ships, %d ranks, seed %d: %w", f, element, n, seed, err)
 		}
@@ -102,8 +102,34 @@ func (r *Runner) covered(f kernels.Family, element string, n int) (map[int]bool,
 	return lines, nil
 }
 
+// stubborn is how many times as many rounds a mutant gets that has survived
+// without a reason.
+const stubborn = 10
+
 // Try runs the workload with a mutant until something goes wrong.
 func (r *Runner) Try(m *Mutant) (Outcome, error) {
+	out, err := r.try(m, 0, r.seeds)
+	if err != nil || out.Killed() || out.Why() != "" {
+		return out, err
+	}
+	more, err := r.try(m, r.seeds, r.seeds*stubborn)
+	if err != nil || !more.Killed() {
+		return more, err
+	}
+	// These rounds the kernel itself has not passed yet.
+	d, err := collective.ParseDType(m.Element)
+	if err != nil {
+		return out, err
+	}
+	t := r.team(more.Ranks)
+	if err := errors.Join(t.Use(nil), t.Round(m.Family, d, more.Seed)); err != nil {
+		return out, fmt.Errorf("%s of %s as it ships, %d ranks, seed %d: %w", m.Family, m.Element, more.Ranks, more.Seed, err)
+	}
+	return more, nil
+}
+
+// try runs the seeds from first on, and before limit.
+func (r *Runner) try(m *Mutant, first, limit uint64) (Outcome, error) {
 	out := Outcome{Mutant: m}
 	d, err := collective.ParseDType(m.Element)
 	if err != nil {
@@ -121,7 +147,7 @@ func (r *Runner) Try(m *Mutant) (Outcome, error) {
 		if err := t.Use(func(string) string { return m.Text() }); err != nil {
 			return out, err
 		}
-		for seed := range r.rounds(n) {
+		for seed := first; seed < rounds(n, limit); seed++ {
 			out.Tried++
 			err := t.Round(m.Family, d, seed)
 			var refused *refusedError

@@ -18,7 +18,7 @@ import (
 
 // waitLimit is how long a kernel waits for its peers, for each rank, on the
 // conductor's clock: a turn of any of them takes a microsecond.
-const waitLimit = 80 * time.Millisecond
+const waitLimit = 160 * time.Millisecond
 
 // member is one rank of a team.
 type member struct {

@@ -139,6 +139,9 @@ func (c *call) launch(m *member) (collective.Prepared, error) {
 		a.Slots, a.Scratch = packetSlots, uint64(w.Inbox(rank))
 	case kernels.Push, kernels.Ring:
 		a.OutsideChunk, a.SlotBytes = 3, 16*c.chunk+64
+		if c.outside && c.threads < 20 {
+			a.OutsideChunk = 20 // several for each thread
+		}
 		a.Slots, a.Scratch = pushSlots, uint64(w.Scratch(rank))
 		if c.family == kernels.Ring {
 			a.Slots, a.NextScratch = ringSlots, uint64(w.Scratch(next))

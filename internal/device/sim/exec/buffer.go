@@ -13,6 +13,7 @@ type pending struct {
 	value    uint64
 	mask     uint8  // of the bytes
 	acquired uint64 // when the thread that stored had last acquired
+	told     uint64 // and released
 	addr     uint64 // for a fault
 	in       *ptx.Instr
 	block    uint32
@@ -69,7 +70,7 @@ func (l *level) put(s pending) {
 		old, m := &l.stores[i], spread(s.mask)
 		s.value = old.value&^m | s.value&m
 		s.mask |= old.mask
-		s.acquired = max(s.acquired, old.acquired)
+		s.acquired, s.told = max(s.acquired, old.acquired), max(s.told, old.told)
 		*old = s
 		return
 	}

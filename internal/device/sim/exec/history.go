@@ -45,10 +45,12 @@ const HistoryHeadBytes = int(unsafe.Sizeof(historyHead{}))
 
 // cell is the history of one word.
 type cell struct {
-	moment  atomic.Uint64 // of the last store; the lowest bit is a lock
-	old     atomic.Uint64 // the value before it
-	before  atomic.Uint64 // the moment of the store that gave that value
-	readers [readers]atomic.Uint32
+	moment atomic.Uint64 // of the last store; the lowest bit is a lock
+	old    atomic.Uint64 // the value before it
+	// told are the moments that whoever acquires the value, and the one before,
+	// learns of: of the last release of the thread that stored it.
+	told, oldTold atomic.Uint64
+	readers       [readers]atomic.Uint32
 }
 
 // HistoryBytes is the size of the history of some bytes of memory.
@@ -93,29 +95,32 @@ func (c *cell) lock() uint64 {
 	}
 }
 
-// read gives a word, what it was before the last store, and the moments of that
-// store and of the one before.
-func (c *cell) read(p unsafe.Pointer) (value, old, moment, before uint64) {
+// read gives a word, what it was before the last store, the moment of that
+// store, and of what both values tell.
+func (c *cell) read(p unsafe.Pointer) (value, old, moment, told, oldTold uint64) {
 	for i := 0; ; i++ {
 		m := c.moment.Load()
-		value, old, before = atomic.LoadUint64((*uint64)(p)), c.old.Load(), c.before.Load()
+		value, old = atomic.LoadUint64((*uint64)(p)), c.old.Load()
+		told, oldTold = c.told.Load(), c.oldTold.Load()
 		if m&1 == 0 && c.moment.Load() == m || i > lockPatience {
-			return value, old, m &^ 1, before
+			return value, old, m &^ 1, told, oldTold
 		}
 		runtime.Gosched()
 	}
 }
 
 // change replaces the word at p by f of it, if f says so, and gives the moment
-// and what was there.
-func (h *History) change(p unsafe.Pointer, c *cell, f func(old uint64) (value uint64, mask uint8)) (was, moment uint64) {
-	before := c.lock()
-	moment = before
+// and what was there. told is what the new value tells.
+func (h *History) change(p unsafe.Pointer, c *cell, told uint64, f func(old uint64) (value uint64, mask uint8)) (was, moment uint64) {
+	moment = c.lock()
 	was = atomic.LoadUint64((*uint64)(p))
 	if v, mask := f(was); mask != 0 {
 		moment = h.tick()
 		c.old.Store(was)
-		c.before.Store(before)
+		// Flags of several ranks lie in one word: what others told stays.
+		last := c.told.Load()
+		c.oldTold.Store(last)
+		c.told.Store(max(last, told))
 		storeBytes(p, v, mask)
 	}
 	c.moment.Store(moment)
@@ -136,7 +141,7 @@ func (h *History) Store(dst, src []byte, process int) error {
 		}
 		mask, c := bytesMask(n, shift), h.cell(word)
 		var race error
-		h.change(word, c, func(old uint64) (uint64, uint8) {
+		h.change(word, c, 0, func(old uint64) (uint64, uint8) {
 			if (old^v)&spread(mask) != 0 {
 				if reader, block, found := h.unordered(c, process, mask, h.now()); found {
 					race = fmt.Errorf("%s: process %d, block %d has read and not released since", DataRace, reader, block)
@@ -189,12 +194,14 @@ func (h *History) noteRead(c *cell, process int, block uint32, mask uint8) {
 	at.Store(r | uint32(mask))
 }
 
-// noteRelease counts a release.
-func (h *History) noteRelease(process int, block uint32) {
+// noteRelease counts a release and gives its moment.
+func (h *History) noteRelease(process int, block uint32) uint64 {
 	p, b := process%readers, block%blocks
 	n := h.head.released[p][b].Load() + 1
-	h.head.moments[p][b][n%releasesKept].Store(h.tick())
+	now := h.tick()
+	h.head.moments[p][b][n%releasesKept].Store(now)
 	h.head.released[p][b].Store(n)
+	return now
 }
 
 // Synchronize tells that all launches of a process have ended and that somebody

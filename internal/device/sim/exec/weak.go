@@ -60,12 +60,13 @@ type blockModel struct {
 type threadModel struct {
 	level
 	acquired uint64 // the moment up to which it must see everybody's stores
-	observed uint64 // the latest moment of a store that a strong load has seen
+	released uint64 // the moment of its last release to all
+	observed uint64 // the latest such moment of a thread whose store a strong load has seen
 }
 
 // tempers are what a seed chooses from.
 var tempers = []struct{ hold, stale, drain uint32 }{
-	{256, 256, 8}, {256, 128, 64}, {256, 0, 4}, {128, 256, 32}, {0, 256, 256}, {256, 16, 16}, {230, 200, 2}, {64, 64, 128},
+	{256, 256, 16}, {256, 128, 64}, {256, 0, 12}, {128, 256, 32}, {0, 256, 256}, {256, 16, 24}, {230, 200, 8}, {64, 64, 128},
 }
 
 func newModel(cfg *Weak) *model {
@@ -91,10 +92,10 @@ func (m *model) begin(c *cta) {
 	b.reset()
 	b.grown = m.h.now()
 	b.met = [barriers]uint64{}
-	b.pace = []uint32{1, 1, 2, 6, 16}[m.rng.IntN(5)]
+	b.pace = []uint32{1, 1, 2, 4, 8}[m.rng.IntN(5)]
 	for i := range b.threads {
 		b.threads[i].reset()
-		b.threads[i].acquired, b.threads[i].observed = b.grown, 0
+		b.threads[i].acquired, b.threads[i].observed, b.threads[i].released = b.grown, 0, 0
 	}
 }
 
@@ -113,7 +114,8 @@ func (w *warp) thread(l uint8) *threadModel { return &w.cta.weak.threads[w.first
 // that count, data tells that nobody may store to them meanwhile.
 func (m *model) read(b *blockModel, t *threadModel, p unsafe.Pointer, mask uint8, strong, data bool) uint64 {
 	c := m.h.cell(p)
-	v, old, moment, before := c.read(p)
+	v, old, moment, told, oldTold := c.read(p)
+	fresh := true
 	if moment > t.acquired && (v^old)&spread(mask) != 0 {
 		if moment > max(t.seen[p], b.seen[p], m.seen[p]) {
 			stale := m.stale
@@ -122,15 +124,17 @@ func (m *model) read(b *blockModel, t *threadModel, p unsafe.Pointer, mask uint8
 			}
 			switch {
 			case m.chance(stale):
-				v = old
-				t.observed = max(t.observed, before)
+				v, fresh = old, false
 			case strong:
 				t.note(p, moment)
-				t.observed = max(t.observed, moment)
 			}
 		}
-	} else if strong {
-		t.observed = max(t.observed, moment)
+	}
+	switch {
+	case strong && fresh:
+		t.observed = max(t.observed, told)
+	case strong:
+		t.observed = max(t.observed, oldTold)
 	}
 	if data {
 		m.h.noteRead(c, m.cfg.Process, b.block, mask)
@@ -182,7 +186,7 @@ func (m *model) release(b *blockModel, t *threadModel, s scope) {
 		return
 	}
 	// What blocks have released to the GPU is released with it.
-	m.h.noteRelease(m.cfg.Process, b.block)
+	t.released = m.h.noteRelease(m.cfg.Process, b.block)
 	for _, h := range m.handed {
 		m.h.noteRelease(m.cfg.Process, h)
 	}
@@ -191,7 +195,7 @@ func (m *model) release(b *blockModel, t *threadModel, s scope) {
 
 // write makes a store of a thread.
 func (m *model) write(b *blockModel, t *threadModel, s pending) {
-	s.acquired = t.acquired
+	s.acquired, s.told = t.acquired, t.released
 	t.put(s)
 	if !m.chance(m.hold) {
 		m.flush(b, t, s.word)
@@ -205,7 +209,7 @@ func (m *model) commit(l *level, i int) {
 	var process int
 	var block uint32
 	race := false
-	_, moment := m.h.change(s.word, c, func(old uint64) (uint64, uint8) {
+	_, moment := m.h.change(s.word, c, s.told, func(old uint64) (uint64, uint8) {
 		if (old^s.value)&spread(s.mask) != 0 {
 			process, block, race = m.h.unordered(c, m.cfg.Process, s.mask, s.acquired)
 		}
@@ -277,7 +281,9 @@ func (m *model) update(b *blockModel, t *threadModel, p unsafe.Pointer, a access
 	word, shift := wordOf(p)
 	m.flush(b, t, word)
 	mask := uint8(maskOf(int(a.width))) << (shift / 8)
-	was, moment := m.h.change(word, m.h.cell(word), func(old uint64) (uint64, uint8) {
+	c := m.h.cell(word)
+	told := max(t.released, c.told.Load())
+	was, moment := m.h.change(word, c, told, func(old uint64) (uint64, uint8) {
 		v, ok := f(old >> shift & maskOf(int(a.width)*8))
 		if !ok {
 			return 0, 0
@@ -285,7 +291,7 @@ func (m *model) update(b *blockModel, t *threadModel, p unsafe.Pointer, a access
 		return v << shift, mask
 	})
 	t.note(word, moment)
-	t.observed = max(t.observed, moment)
+	t.observed = max(t.observed, told)
 	if a.order == acquire || a.order == acquireRelease {
 		m.acquire(b, t, a.scope)
 	}
