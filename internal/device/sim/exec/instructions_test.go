@@ -166,7 +166,7 @@ func TestInstructions(t *testing.T) {
 		{"add.f32 %f0, %f1, %f2", in(inf32, inf32|1<<31), nan32},
 		{"add.sat.f32 %f0, %f1, %f2", in(fbits(1), fbits(2)), fbits(1)},
 		{"sub.f32 %f0, %f1, 0f3F800000", in(fbits(1)), 0},
-		{"mul.f32 %f0, %f1, %f2", in(fbits(-0.0), fbits(3)), fbits(-0.0)},
+		{"mul.f32 %f0, %f1, %f2", in(1<<31, fbits(3)), 1 << 31},
 		{"mul.f32 %f0, %f1, %f2", in(1, fbits(0.5)), 0}, // smallest subnormal, tie to even
 		{"mul.f32 %f0, %f1, %f2", in(3, fbits(0.5)), 2},
 		{"fma.rn.f32 %f0, %f1, %f2, %f3", in(fbits(1+0x1p-12), fbits(1+0x1p-12), fbits(-1)), fbits(0x1p-11 + 0x1p-24)},

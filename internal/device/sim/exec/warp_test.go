@@ -88,11 +88,9 @@ JOIN:
 	st.global.u32 [%rd1], %r2;
 OUT:`, 1, 32)
 	for l := range uint32(20) {
-		want := 200 + l ^ 1
+		want := 200 + l + 1
 		if l&1 == 1 {
 			want = 100 + l - 1
-		} else {
-			want = 200 + l + 1
 		}
 		if m.u32(int(l)) != want {
 			t.Errorf("lane %d got %d, want %d", l, m.u32(int(l)), want)
