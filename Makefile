@@ -7,7 +7,8 @@ export CGO_CFLAGS += -Wno-deprecated-declarations
 
 # What the tests run against, by Debian's names: the compiler of the kernels,
 # both MPIs, a Slurm controller and node, and what looks at system calls.
-PACKAGES := clang-19 openmpi-bin mpich slurmctld slurmd slurm-client slurm-wlm-basic-plugins libpmix-dev munge strace shellcheck
+PACKAGES := clang-19 openmpi-bin mpich slurmctld slurmd slurm-client slurm-wlm-basic-plugins libpmix-dev munge strace shellcheck \
+	charliecloud-runtime debootstrap bubblewrap
 
 .PHONY: help
 help: ## List the targets

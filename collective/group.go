@@ -64,12 +64,8 @@ func Open(ctx context.Context, world *mpiboot.World, o Options) (*Group, error) 
 	if err := world.RequireOneNode(); err != nil {
 		return nil, err
 	}
-	if o.MulticastOff == "" {
-		off, err := site.MulticastOff("", os.Getenv, o.Device == "sim")
-		if err := world.Node().Vote(ctx, "read the site switch", err); err != nil {
-			return nil, err
-		}
-		o.MulticastOff = off
+	if err := o.readSwitches(ctx, world.Node()); err != nil {
+		return nil, err
 	}
 	g := &Group{node: world.Node(), options: o}
 	if g.Size() > MaxRanks {
@@ -82,6 +78,31 @@ func Open(ctx context.Context, world *mpiboot.World, o Options) (*Group, error) 
 		return nil, err
 	}
 	return g, nil
+}
+
+// readSwitches finds the site switch of any rank: one that is set for one rank
+// forbids multicast on all, for the driver below them is the same.
+func (o *Options) readSwitches(ctx context.Context, node *mpiboot.Node) error {
+	off, err := o.MulticastOff, error(nil)
+	if off == "" {
+		off, err = site.MulticastOff("", os.Getenv, o.Device == "sim")
+	}
+	if err := node.Vote(ctx, "read the site switch", err); err != nil {
+		return err
+	}
+	all, err := node.Allgather(ctx, "compare site switches", []byte(off))
+	if err != nil {
+		return err
+	}
+	for r, name := range all {
+		if o.MulticastOff == "" && len(name) > 0 {
+			o.MulticastOff = string(name)
+			if off == "" {
+				o.MulticastOff += fmt.Sprintf(" (of rank %d)", r)
+			}
+		}
+	}
+	return nil
 }
 
 func (g *Group) open(ctx context.Context) error {

@@ -27,7 +27,7 @@ type Launch struct {
 
 // NewLaunch loads the kernel of a family for a call and completes its arguments
 // with what is the same for all kernels.
-func (g *Group) NewLaunch(f kernels.Family, c Call, geo Geometry, args kernels.Args) (*Launch, error) {
+func (g *Group) NewLaunch(f kernels.Family, c Call, geo Geometry, args kernels.Args) (Prepared, error) {
 	if err := geo.check(); err != nil {
 		return nil, err
 	}

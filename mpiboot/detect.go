@@ -164,11 +164,11 @@ func variables(environ []string) map[string]string {
 }
 
 // rivals says whether two MPI launchers claim the process with different sizes,
-// or an MPI launcher claims one of several that the own launcher's variables claim
-// too. Slurm's variables under another launcher are inherited and mean nothing.
+// or stale variables of the own launcher would make each of an MPI launcher's ranks
+// a world of one. Slurm's variables under another launcher are inherited and mean nothing.
 func rivals(a, b Evidence) bool {
 	if a.Launcher == LauncherLocal {
-		return (b.Launcher == LauncherOpenMPI || b.Launcher == LauncherMPICH) && b.Size > 1
+		return a.Size == 1 && (b.Launcher == LauncherOpenMPI || b.Launcher == LauncherMPICH) && b.Size > 1
 	}
 	mpi := func(e Evidence) bool { return e.Launcher == LauncherOpenMPI || e.Launcher == LauncherMPICH }
 	return mpi(a) && mpi(b) && a.Launcher != b.Launcher && a.Size > 0 && b.Size > 0 && a.Size != b.Size

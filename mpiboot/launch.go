@@ -66,8 +66,12 @@ func Launch(ctx context.Context, np int, argv []string, env []string, stdout, st
 	l := &launch{ended: make(chan rankEnd, np)}
 	// One lock for both, for they may be the same file.
 	var mu sync.Mutex
-	out := &lineWriter{w: stdout, mu: &mu}
-	l.stderr = &lineWriter{w: stderr, mu: &mu}
+	out := &lineWriter{w: stdout, mu: &mu, err: new(writeError)}
+	l.stderr = &lineWriter{w: stderr, mu: &mu, err: new(writeError)}
+	if !signal.Ignored(unix.SIGPIPE) {
+		signal.Ignore(unix.SIGPIPE)
+		defer signal.Reset(unix.SIGPIPE)
+	}
 	id := NewUniqueID()
 	for r := range np {
 		if err := l.start(r, np, id, argv, env, out); err != nil {
@@ -80,7 +84,11 @@ func Launch(ctx context.Context, np int, argv []string, env []string, stdout, st
 			return int(failure.CodeOf(err)), err
 		}
 	}
-	return l.wait(ctx, signals), nil
+	exit = l.wait(ctx, signals)
+	if e := out.err.is; e != nil {
+		return max(exit, int(failure.Internal)), failure.Wrap(failure.Internal, e, "cannot write to standard output")
+	}
+	return exit, nil
 }
 
 // launch is the ranks of one Launch.

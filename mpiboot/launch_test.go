@@ -325,7 +325,7 @@ func TestLaunchLeavesNoOrphans(t *testing.T) {
 func TestLineWriter(t *testing.T) {
 	var b bytes.Buffer
 	var mu sync.Mutex
-	w := &lineWriter{w: &b, mu: &mu}
+	w := &lineWriter{w: &b, mu: &mu, err: new(writeError)}
 	other := w.fork()
 	fmt.Fprint(w, "one ")
 	fmt.Fprint(other, "two\nthr")

@@ -24,7 +24,11 @@ func (c *doctorCommand) Run(e *environment, code *failure.Code) error {
 	if err != nil {
 		return failure.Wrap(failure.Internal, err, "cannot start processes of this program")
 	}
-	if np := c.Flags.NP; np != nil && !isLocalRank(e.environ) {
+	local, err := isLocalRank(e.environ, c.Flags.NP)
+	if err != nil {
+		return err
+	}
+	if np := c.Flags.NP; np != nil && !local {
 		if err := checkNP(*np, cfg, e.environ); err != nil {
 			return err
 		}

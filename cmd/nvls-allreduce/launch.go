@@ -26,7 +26,11 @@ func (c *runCommand) Run(e *environment, code *failure.Code) error {
 		return err
 	}
 	np := c.Flags.NP
-	if np == nil || isLocalRank(e.environ) {
+	local, err := isLocalRank(e.environ, np)
+	if err != nil {
+		return err
+	}
+	if np == nil || local {
 		*code, err = measure(e, cfg)
 		return err
 	}
@@ -42,14 +46,28 @@ func (c *runCommand) Run(e *environment, code *failure.Code) error {
 	return err
 }
 
-// isLocalRank says whether this process is one that --np started.
-func isLocalRank(environ []string) bool {
+// isLocalRank says whether this process is one that --np started. Variables of
+// the own launcher that --np did not set for it are refused: a stale one would
+// make this a world of one without a word.
+func isLocalRank(environ []string, np *int) (bool, error) {
+	env := map[string]string{}
 	for _, kv := range environ {
-		if strings.HasPrefix(kv, mpiboot.EnvRank+"=") {
-			return true
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			env[k] = v
 		}
 	}
-	return false
+	rank, set := env[mpiboot.EnvRank]
+	if !set {
+		return false, nil
+	}
+	size := env[mpiboot.EnvSize]
+	_, badID := mpiboot.ParseUniqueID(env[mpiboot.EnvUniqueID])
+	if rank != "" && badID == nil && (np == nil || size == fmt.Sprint(*np)) {
+		return true, nil
+	}
+	return false, &failure.Error{Code: failure.Usage, What: "the variables of the own launcher are set, and not by it",
+		Why: fmt.Sprintf("%s=%q, %s=%q, %s=%q", mpiboot.EnvRank, rank, mpiboot.EnvSize, size, mpiboot.EnvUniqueID, env[mpiboot.EnvUniqueID]),
+		Do:  "unset " + mpiboot.EnvRank + " " + mpiboot.EnvSize + " " + mpiboot.EnvUniqueID, By: failure.User}
 }
 
 // checkNP refuses --np where a launcher already made several ranks: each of

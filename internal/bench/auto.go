@@ -189,21 +189,14 @@ func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats
 	return true, nil
 }
 
-// readTuning gives every rank the tuning file that rank 0 reads, and starts the
-// one that is to be saved.
+// readTuning gives every rank the tuning file that rank 0 reads.
 func (b *bench) readTuning(ctx context.Context) error {
-	device := b.group.Devices()[0].Name
-	if b.cfg.Output.Tuning != "" {
-		host, _ := os.Hostname()
-		b.learned = &tuning.File{Schema: tuning.Schema, Ranks: b.group.Size(), Device: device, Driver: b.group.Driver().Version(),
-			Host: host, Time: time.Now(), Version: b.process.Version}
-	}
 	path, err := gather(ctx, b.node, "ask for a tuning file", b.cfg.Run.Tuning)
 	if err != nil || path[0] == "" {
 		return err
 	}
 	text := ""
-	if b.group.Rank() == 0 {
+	if b.node.Rank() == 0 {
 		text, err = tuning.Read(path[0])
 	}
 	if err := b.node.Vote(ctx, "read the tuning file", err); err != nil {
@@ -214,8 +207,21 @@ func (b *bench) readTuning(ctx context.Context) error {
 		return err
 	}
 	// Every rank judges the same text.
-	if b.tuning, err = tuning.Parse(path[0], string(shared)); err != nil {
-		return err
+	b.tuning, err = tuning.Parse(path[0], string(shared))
+	return err
+}
+
+// startTuning compares the tuning file with the group, and starts the one that is
+// to be saved.
+func (b *bench) startTuning() error {
+	device := b.group.Devices()[0].Name
+	if b.cfg.Output.Tuning != "" {
+		host, _ := os.Hostname()
+		b.learned = &tuning.File{Schema: tuning.Schema, Ranks: b.group.Size(), Device: device, Driver: b.group.Driver().Version(),
+			Host: host, Time: time.Now(), Version: b.process.Version}
+	}
+	if b.tuning == nil {
+		return nil
 	}
 	return b.tuning.Check(b.group.Size(), device)
 }

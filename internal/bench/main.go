@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
@@ -40,6 +42,8 @@ func Main(ctx context.Context, cfg *configs.Config, p Process) failure.Code {
 	}
 	b := &bench{cfg: cfg, process: p, world: world, node: world.Node()}
 	b.record = newRecord(b)
+	// A reader of standard output that goes away must not take the files with it.
+	signal.Ignore(syscall.SIGPIPE)
 	stop := b.record.watchSignals()
 	defer stop()
 
@@ -99,6 +103,12 @@ func (b *bench) run(ctx context.Context) error {
 	if err := b.compareConfigs(ctx); err != nil {
 		return err
 	}
+	if err := b.node.Vote(ctx, "try the output files", b.record.tryOutputs()); err != nil {
+		return err
+	}
+	if err := b.readTuning(ctx); err != nil {
+		return err
+	}
 	simulated := b.cfg.Run.Device == configs.DeviceSim
 	off, err := site.MulticastOff(b.cfg.NVLS.Multicast, os.Getenv, simulated)
 	if err := b.node.Vote(ctx, "read the site switch", err); err != nil {
@@ -133,7 +143,7 @@ func (b *bench) run(ctx context.Context) error {
 	if err := b.setUpModes(ctx); err != nil {
 		return err
 	}
-	if err := b.readTuning(ctx); err != nil {
+	if err := b.startTuning(); err != nil {
 		return err
 	}
 	if err := b.record.begin(ctx); err != nil {

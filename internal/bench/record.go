@@ -138,6 +138,9 @@ func (r *record) begin(ctx context.Context) error {
 		r.said = len(r.run.Decisions)
 	})
 	r.print(func() { r.printer.Header() })
+	if note := r.b.world.Evidence().Note; note != "" {
+		r.line("%s", note)
+	}
 	r.save()
 	return nil
 }
@@ -311,6 +314,25 @@ func (r *record) conclude(err error) {
 			r.line("Wrote %s", f)
 		}
 	}
+}
+
+// tryOutputs finds out before anything is measured whether the files can be
+// written.
+func (r *record) tryOutputs() error {
+	if !r.first() {
+		return nil
+	}
+	o := r.b.cfg.Output
+	var errs []error
+	for _, path := range []string{o.JSON, o.CSV, o.Plot, o.Tuning} {
+		if path != "" {
+			errs = append(errs, result.CheckWritable(path))
+		}
+	}
+	if o.Report != "" {
+		errs = append(errs, result.CheckWritable(strings.TrimRight(o.Report, "/")))
+	}
+	return errors.Join(errs...)
 }
 
 // write writes the files that were asked for. A chart needs rows.

@@ -36,7 +36,8 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 		}
 	}()
 	if st, e := os.Stat(path); e == nil && !st.Mode().IsRegular() && !st.IsDir() {
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		// Not blocking: a pipe that nobody reads is an error, not a wait.
+		f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			return err
 		}
@@ -45,7 +46,7 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 	}
 	// Not os.CreateTemp: it makes files that only the owner can read, and results
 	// are for the group; the umask decides here.
-	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:8]+".tmp")
+	tmp := temporary(path)
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
@@ -66,6 +67,37 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 		return err
 	}
 	return os.Rename(tmp, path)
+}
+
+// CheckWritable says whether Replace will be able to write path, by making and
+// removing its temporary file. A pipe must have a reader.
+func CheckWritable(path string) error {
+	if target, e := filepath.EvalSymlinks(path); e == nil {
+		path = target
+	}
+	bad := func(err error) error {
+		f := failure.Wrap(failure.Usage, err, "cannot write %s", path)
+		f.Do, f.By = "check that the folder exists, is writable and has space", failure.User
+		return f
+	}
+	if st, e := os.Stat(path); e == nil && !st.Mode().IsRegular() && !st.IsDir() {
+		f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			return bad(err)
+		}
+		return f.Close()
+	}
+	tmp := temporary(path)
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return bad(err)
+	}
+	f.Close()
+	return os.Remove(tmp)
+}
+
+func temporary(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:8]+".tmp")
 }
 
 func flush(f *os.File, write func(io.Writer) error) error {

@@ -12,6 +12,7 @@ package site
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -97,9 +98,14 @@ func enableForbids(value string) bool {
 	if value == "" {
 		return false
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(value), 0, 64)
+	if !cNumber.MatchString(value) {
+		return true // Go reads more forms than C does: 0b1, 0o1, 1_0
+	}
+	n, err := strconv.ParseInt(value, 0, 64)
 	return err != nil || n <= 0
 }
+
+var cNumber = regexp.MustCompile(`^\+?(0[xX][0-9a-fA-F]+|[0-9]+)$`)
 
 // disableForbids reads a variable in which a true value forbids. Only a plain
 // false permits.

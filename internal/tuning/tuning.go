@@ -11,13 +11,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"regexp"
 	"slices"
 	"time"
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
@@ -98,11 +102,42 @@ func Parse(name, text string) (*File, error) {
 	case len(f.Choices) == 0:
 		return nil, bad(name, "it has no choices")
 	}
+	for i, c := range f.Choices {
+		if err := c.check(); err != nil {
+			return nil, bad(name, fmt.Sprintf("choice %d: %v", i+1, err))
+		}
+	}
 	slices.SortStableFunc(f.Choices, func(a, b Choice) int {
 		return int(min(max(int64(a.MaxBytes)-int64(b.MaxBytes), -1), 1))
 	})
 	return &f, nil
 }
+
+// check refuses what no run can have measured. Modes are looked up later: a file
+// may name one that this host has not.
+func (c Choice) check() error {
+	if _, err := collective.ParseDType(c.DataType); err != nil {
+		return err
+	}
+	if _, err := collective.ParseOp(c.Op); err != nil {
+		return err
+	}
+	switch {
+	case c.MaxBytes > math.MaxInt64:
+		return fmt.Errorf("max_bytes = %d", int64(c.MaxBytes))
+	case !modeName.MatchString(c.Mode):
+		return fmt.Errorf("mode = %q", c.Mode)
+	case c.Blocks > kernels.MaxBlocks:
+		return fmt.Errorf("blocks = %d, at most %d are possible", c.Blocks, kernels.MaxBlocks)
+	case c.Threads > kernels.MaxThreads || c.Threads%32 != 0:
+		return fmt.Errorf("threads = %d, give a multiple of 32 up to %d", c.Threads, kernels.MaxThreads)
+	case !(c.TimeUS >= 0) || math.IsInf(c.TimeUS, 0):
+		return fmt.Errorf("time_us = %g", c.TimeUS)
+	}
+	return nil
+}
+
+var modeName = regexp.MustCompile(`^[a-z0-9-]+$`)
 
 func bad(name, why string) error {
 	return &failure.Error{Code: failure.Usage, What: "cannot use the tuning file " + name, Why: why, Do: "make one with --mode auto --save-tuning FILE", By: failure.User}
@@ -110,12 +145,24 @@ func bad(name, why string) error {
 
 // Read returns the text of a file, for Parse.
 func Read(path string) (string, error) {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", bad(path, err.Error())
+	case !st.Mode().IsRegular():
+		return "", bad(path, "it is no regular file")
+	case st.Size() > maxFile:
+		return "", bad(path, fmt.Sprintf("it has %d bytes, more than any tuning file", st.Size()))
+	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return "", bad(path, err.Error())
 	}
 	return string(b), nil
 }
+
+// maxFile is far more than a line for each size, type and operation takes.
+const maxFile = 4 << 20
 
 // WriteFile writes f to path, replacing the file whole.
 func WriteFile(path string, f *File) error {

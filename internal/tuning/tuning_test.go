@@ -64,9 +64,14 @@ func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
 		"":           "schema",
 		"schema = 1": "string",
-		"schema = \"nvls-allreduce-tuning/1\"\nnope = 1\n[[choice]]\nmode = \"ring\"": "nope",
-		"schema = \"nvls-allreduce-tuning/1\"":                                        "no choices",
-		"[[choice":                                                                    "line 1",
+		"schema = \"nvls-allreduce-tuning/1\"\nnope = 1\n[[choice]]\nmode = \"ring\"":                                                "nope",
+		"schema = \"nvls-allreduce-tuning/1\"":                                                                                       "no choices",
+		"schema = \"nvls-allreduce-tuning/1\"\n[[choice]]\ndatatype = \"float\"\nop = \"sum\"\nmode = \"ring\"\nthreads = 33":        "threads = 33",
+		"schema = \"nvls-allreduce-tuning/1\"\n[[choice]]\ndatatype = \"float\"\nop = \"sum\"\nmode = \"ring\"\nblocks = 4294967295": "blocks",
+		"schema = \"nvls-allreduce-tuning/1\"\n[[choice]]\ndatatype = \"float\"\nop = \"sum\"\nmode = \"ring\"\ntime_us = nan":       "time_us",
+		"schema = \"nvls-allreduce-tuning/1\"\n[[choice]]\ndatatype = \"float\"\nop = \"sum\"\nmode = \"a\\nb\"":                     "mode",
+		"schema = \"nvls-allreduce-tuning/1\"\n[[choice]]\ndatatype = \"floaty\"":                                                    "floaty",
+		"[[choice": "line 1",
 	} {
 		_, err := Parse("f.toml", text)
 		if err == nil || !strings.Contains(err.Error(), want) || failure.CodeOf(err) != failure.Usage {
@@ -82,4 +87,17 @@ func TestRefusals(t *testing.T) {
 	if _, err := Read(filepath.Join(t.TempDir(), "none")); failure.CodeOf(err) != failure.Usage {
 		t.Error(err)
 	}
+}
+
+// Any text is a tuning file or refused.
+func FuzzParse(f *testing.F) {
+	f.Add("schema = \"nvls-allreduce-tuning/1\"\nranks = 4\ndevice = \"GPU\"\n[[choice]]\ndatatype = \"float\"\nop = \"sum\"\nmax_bytes = 1024\nmode = \"ring\"\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		file, err := Parse("f.toml", text)
+		if err == nil {
+			for _, c := range file.Choices {
+				file.Lookup(c.DataType, c.Op, c.MaxBytes)
+			}
+		}
+	})
 }
