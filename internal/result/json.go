@@ -47,28 +47,27 @@ func Encode(w io.Writer, r *Run) error {
 // one by one and not from r. A row is not used after the next is asked for. It
 // ends with the first error of rows.
 func EncodeRows(w io.Writer, r *Run, rows iter.Seq2[*Row, error]) error {
-	// The run without its rows, which go between the two halves. The text is made
-	// twice, for the totals are known only after the rows.
+	// The run without its rows, which go between the two halves, and totals, which
+	// are known only after them.
 	shell := *r
 	shell.Rows = []Row{}
 	if err := shell.Validate(); err != nil {
 		return err
 	}
-	halves := func(t Totals) (head, tail string, err error) {
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		err = e.Encode(file{Schema: Schema, Run: &shell, Totals: t})
-		// No text holds this: line ends are escaped in strings, and only fields of
-		// the run itself have two spaces before them.
-		head, tail, _ = strings.Cut(b.String(), "\n  \"rows\": []")
-		return head, tail, err
-	}
-	head, _, err := halves(Totals{})
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(struct {
+		Schema string `json:"schema"`
+		*Run
+	}{Schema, &shell}); err != nil {
 		return err
 	}
+	// No text holds this: line ends are escaped in strings, and only fields of the
+	// run itself have two spaces before them.
+	head, tail, _ := strings.Cut(b.String(), "\n  \"rows\": []")
+	b = bytes.Buffer{}
 	out := bufio.NewWriterSize(w, 64<<10)
 	out.WriteString(head)
 	out.WriteString("\n  \"rows\": [")
@@ -100,11 +99,12 @@ func EncodeRows(w io.Writer, r *Run, rows iter.Seq2[*Row, error]) error {
 		out.WriteString("\n  ")
 	}
 	out.WriteByte(']')
-	_, tail, err := halves(total.Totals)
-	if err != nil {
+	out.WriteString(strings.TrimSuffix(tail, "\n}\n"))
+	out.WriteString(",\n  \"totals\": ")
+	if err := total.encode(out); err != nil {
 		return err
 	}
-	out.WriteString(tail)
+	out.WriteString("\n}\n")
 	return out.Flush()
 }
 

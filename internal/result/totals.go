@@ -1,5 +1,12 @@
 package result
 
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
 // Totals are computed from the rows of a run.
 type Totals struct {
 	// AvgBusBW is the mean over all rows in GB/s, the number that nccl-tests
@@ -67,6 +74,45 @@ func (t *totaller) add(row *Row) {
 	m.Rows++
 	m.MaxBusBW = max(m.MaxBusBW, row.BusBW)
 	m.AvgBusBW += (row.BusBW - m.AvgBusBW) / float64(m.Rows)
+}
+
+// encode writes t as the last field of a result file. Modes are written one by
+// one: an imported log can have many thousands.
+func (t Totals) encode(w io.Writer) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("  ", "  ")
+	bare := t
+	bare.Modes = nil
+	if err := e.Encode(bare); err != nil {
+		return err
+	}
+	text := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if len(t.Modes) == 0 {
+		_, err := w.Write(text)
+		return err
+	}
+	const end = "\n  }"
+	if _, err := fmt.Fprintf(w, "%s,\n    \"modes\": [", bytes.TrimSuffix(text, []byte(end))); err != nil {
+		return err
+	}
+	e.SetIndent("      ", "  ")
+	for i := range t.Modes {
+		b.Reset()
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("\n      ")
+		if err := e.Encode(&t.Modes[i]); err != nil {
+			return err
+		}
+		if _, err := w.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n"))); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "\n    ]"+end)
+	return err
 }
 
 // Meets reports whether the average bus bandwidth of every mode reaches
