@@ -23,6 +23,7 @@ const (
 	maxFiles      = 64       // descriptors on a frame
 	maxFilesTotal = 1 << 12
 	maxMessage    = 64 << 20
+	maxHello      = 4 << 10 // what one may send before this rank knows who it is
 )
 
 // kind says to which operation a message belongs.
@@ -143,8 +144,9 @@ func parseFrame(b []byte) (frame, error) {
 // assembler puts the frames of one connection together. The zero value is
 // ready.
 type assembler struct {
-	part *message
-	want frame // the first frame of part
+	stranger bool // the other end may be anyone: short messages, no descriptors
+	part     *message
+	want     frame // the first frame of part
 }
 
 // add takes the next frame and the files that came with it, and gives the
@@ -153,6 +155,9 @@ type assembler struct {
 func (a *assembler) add(f frame, files []*os.File) (*message, error) {
 	if len(files) != int(f.files) {
 		return nil, fmt.Errorf("packet at stage %q came with %d of %d descriptors: this process may have too many open files (ulimit -n)", f.stage, len(files), f.files)
+	}
+	if a.stranger && (f.total > maxHello || f.filesTotal > 0) {
+		return nil, fmt.Errorf("a first message of %d bytes and %d descriptors is not a hello", f.total, f.filesTotal)
 	}
 	if a.part == nil {
 		a.part = &message{kind: f.kind, seq: f.seq, stage: f.stage, body: make([]byte, 0, min(f.total, maxChunk))}

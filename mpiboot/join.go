@@ -5,6 +5,7 @@ package mpiboot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -75,6 +76,10 @@ func Join(ctx context.Context, o Options) (*World, error) {
 	return w.joinLocal(ctx, o, h, NewUniqueID().String())
 }
 
+// maxLocal is far above the ranks of any host, and keeps a strange environment
+// from filling the memory.
+const maxLocal = 1 << 12
+
 // joinLocal connects the ranks of Launch, and a world of one to nobody.
 func (w *World) joinLocal(ctx context.Context, o Options, h host, id string) (*World, error) {
 	var err error
@@ -83,6 +88,10 @@ func (w *World) joinLocal(ctx context.Context, o Options, h host, id string) (*W
 			Do: "let the program set it: --np N", By: failure.User}
 	}
 	w.rank, w.size = w.evidence.Rank, w.evidence.Size
+	if w.size > maxLocal {
+		return nil, &failure.Error{Code: failure.Usage, What: fmt.Sprintf("environment variable %s=%d cannot be used", EnvSize, w.size), Why: fmt.Sprintf("this program starts at most %d ranks", maxLocal),
+			Do: "let the program set it: --np N", By: failure.User}
+	}
 	cfg := meshConfig{id: w.id, me: w.rank, host: h.Name, timeout: w.timeout, build: o.Build, log: w.stderr, enter: w.enter}
 	for r := range w.size {
 		cfg.world = append(cfg.world, r)
@@ -190,7 +199,8 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 	w.enter("vote on the connections")
 	ballots, err := comm.Allgather(voteCtx, "vote on the connections", ballot)
 	if err != nil {
-		return w, w.failedMPI(h, err)
+		// What this rank found says which rank is missing; the vote does not.
+		return w, w.failedMPI(h, errors.Join(mine, err))
 	}
 	if err := outcome(stageMesh, ballotRanks, ballots); err != nil {
 		if w.node != nil {

@@ -36,7 +36,7 @@ type peer struct {
 }
 
 func newPeer(rank int, conn *net.UnixConn) *peer {
-	return &peer{rank: rank, conn: conn, buf: make([]byte, headerBytes+maxStage+maxChunk), oob: make([]byte, unix.CmsgSpace(4*maxFiles))}
+	return &peer{rank: rank, conn: conn, asm: assembler{stranger: true}, buf: make([]byte, headerBytes+maxStage+maxChunk), oob: make([]byte, unix.CmsgSpace(4*maxFiles))}
 }
 
 // write sends a message before the deadline.
@@ -217,5 +217,6 @@ func (p *peer) greet(mine hello, dialed bool, deadline time.Time) (hello, error)
 	if theirs.Build != mine.Build {
 		return theirs, &buildError{theirs.Build, mine.Build}
 	}
+	p.asm.stranger = false
 	return theirs, p.conn.SetReadDeadline(time.Time{})
 }

@@ -140,10 +140,13 @@ func (w *World) Finish(code failure.Code) failure.Code {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if w.comm != nil {
+	comm := w.Comm()
+	if w.node.Size() == w.size {
+		comm = w.node // as good, and it can say who did not come
+	} else {
 		w.enter("agreement on the exit code")
 	}
-	all, err := w.Comm().AllreduceInt64(ctx, "agreement on the exit code", mpi.Max, []int64{int64(code)})
+	all, err := comm.AllreduceInt64(ctx, "agreement on the exit code", mpi.Max, []int64{int64(code)})
 	if err == nil {
 		code = failure.Code(all[0])
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
@@ -118,7 +120,8 @@ func (c *Channel) bind(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		again, failed := false, error(nil)
+		again, failed := "", error(nil)
+		var waiting []string // ranks whose bind was not ready
 		for r, t := range all {
 			var v verdict
 			if err := json.Unmarshal(t, &v); err != nil {
@@ -130,7 +133,8 @@ func (c *Channel) bind(ctx context.Context) error {
 				late.Code = failure.Timeout
 				failed = late
 			case v.Code == device.SystemNotReady:
-				again = true
+				again = v.Text
+				waiting = append(waiting, strconv.Itoa(r))
 			case v.Code != 0 && failed == nil:
 				failed = Refused(&device.Error{Code: v.Code}).failure("NVLS cannot run: binding memory to the multicast object failed", fmt.Sprintf("rank %d", r), errors.New(v.Text))
 			}
@@ -138,12 +142,12 @@ func (c *Channel) bind(ctx context.Context) error {
 		if failed != nil {
 			return failed
 		}
-		if !again {
+		if again == "" {
 			return nil
 		}
 		if attempt == bindAttempts {
-			return Refused(&device.Error{Code: device.SystemNotReady}).failure("NVLS cannot run: Fabric Manager is not ready", "",
-				fmt.Errorf("binding answered 802 (SYSTEM_NOT_READY) %d times in %v", attempt, time.Duration(attempt)*bindPause))
+			return Refused(&device.Error{Code: device.SystemNotReady}).failure("NVLS cannot run: Fabric Manager is not ready", "rank "+strings.Join(waiting, ", rank "),
+				fmt.Errorf("binding answered 802 (SYSTEM_NOT_READY) %d times in %v: %s", attempt, time.Duration(attempt)*bindPause, again))
 		}
 		select {
 		case <-time.After(bindPause):

@@ -117,10 +117,13 @@ func (c calls) close() error {
 func (m *mode) prepare(size uint64, d collective.DType, op collective.Op, p result.Placement) (calls, error) {
 	planned := make(calls, m.buffers.slots(size))
 	for i := range planned {
-		var err error
-		if planned[i], err = m.reducer.Prepare(m.buffers.call(i, size, d, op, p)); err != nil {
+		// What comes with an error may be a nil pointer in an interface, which is not
+		// nil and must not be closed.
+		call, err := m.reducer.Prepare(m.buffers.call(i, size, d, op, p))
+		if err != nil {
 			return nil, errors.Join(err, planned.close())
 		}
+		planned[i] = call
 	}
 	return planned, nil
 }

@@ -207,12 +207,21 @@ func (b *bench) verdict() error {
 	return errors.Join(b.refused...)
 }
 
-// tearDown frees everything in the reverse order of its making.
+// tearDown frees everything in the reverse order of its making. A rank that is
+// missing ends it: each further step would wait for that rank once more.
 func (b *bench) tearDown(ctx context.Context) error {
-	var errs []error
+	var steps []func(context.Context) error
 	for i := len(b.modes) - 1; i >= 0; i-- {
-		errs = append(errs, b.modes[i].reducer.Close(ctx))
+		steps = append(steps, b.modes[i].reducer.Close)
 	}
-	errs = append(errs, b.buffers.memory.Close(ctx), b.group.Close(ctx))
+	steps = append(steps, b.buffers.memory.Close, b.group.Close)
+	var errs []error
+	for _, step := range steps {
+		err := step(ctx)
+		if errors.As(err, new(*mpiboot.PeersError)) {
+			return err
+		}
+		errs = append(errs, err)
+	}
 	return b.node.Vote(ctx, "take down", errors.Join(errs...))
 }

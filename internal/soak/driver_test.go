@@ -91,7 +91,7 @@ func driverFaults(t *testing.T) []*driverFault {
 			}
 			for _, code := range codes {
 				for _, fb := range []string{"never", "allow"} {
-					f := &driverFault{stage: m.stage, call: m.call, n: n, rank: r, code: code, always: true, fallback: fb, exits: []int{3}}
+					f := &driverFault{stage: m.stage, call: m.call, n: n, rank: r, code: code, always: strings.HasPrefix(m.call, "cuMulticast"), fallback: fb, exits: []int{3}}
 					if fb == "allow" {
 						f.exits = []int{0}
 					}

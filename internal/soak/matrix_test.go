@@ -122,7 +122,7 @@ func (c *cell) judge() {
 // about its peers.
 func (c *cell) named() bool {
 	for line := range strings.Lines(c.outcome.said) {
-		if strings.Contains(line, "nvls-allreduce: ") && strings.Contains(line, "rank 1") && (strings.Contains(line, "stage") || strings.Contains(line, "MPI_") || strings.Contains(line, "connecting")) {
+		if strings.Contains(line, "nvls-allreduce: ") && strings.Contains(line, "rank 1") && (strings.Contains(line, "stage") || strings.Contains(line, "MPI_") || strings.Contains(line, "connecting") || strings.Contains(line, "did not return")) {
 			return true
 		}
 	}
@@ -134,6 +134,9 @@ func (c *cell) named() bool {
 func (c *cell) byMPI() bool {
 	if c.point.stage == "connecting the ranks of this host" && strings.Contains(c.outcome.said, "rank 1 failed (") {
 		return true // the own launcher says who; nobody was connected to see it
+	}
+	if c.point.stage == "connecting the ranks of this host" && c.launcher.mpi && slices.Contains([]string{"kill", "exit"}, c.action) {
+		return true // the launcher says who, and ends the others before they give up
 	}
 	return c.point.mpi && slices.Contains([]string{"kill", "exit", "nofile", "late", "stop"}, c.action)
 }
