@@ -10,8 +10,10 @@ import (
 
 // Stages of struct Status in control.cuh, by what a kernel waits for.
 const (
-	stageEnd  = 2
-	stageDone = 10
+	stageEnd      = 2
+	stageRingData = 6
+	stageRingSlot = 7
+	stageDone     = 10
 )
 
 // excuse is a reason for which mutants need not be found out.
@@ -22,11 +24,6 @@ type excuse struct {
 
 // excuses are tried in order; the first that fits is given.
 var excuses = []excuse{
-	{"Arrivals at the start",
-		"The first arrival of these kernels tells the peers that the kernel has started. Nothing that the kernel itself has stored or read stands before it, and what earlier work of the stream has stored became visible with that work's end. Equivalent. (NCCL's start barrier arrives with a relaxed access for this reason.)",
-		func(m *Mutant) bool {
-			return isRelease(m) && m.startsWithBarrier() && m.first()
-		}},
 	{"Second of two releases in a row",
 		"The thread has released all that is to be published just before, by another counter. In PTX a store that releases orders what stands before it by its own location only, so this is not equivalent; but the model's release, and that of every GPU so far, is a fence and a store, and the store behind it cannot overtake.",
 		func(m *Mutant) bool {
@@ -51,6 +48,11 @@ var excuses = []excuse{
 	{"Loop before the loop for the rest",
 		"What an unrolled loop leaves, the loop behind it does, and what a loop over whole packs leaves, the loop over elements: from the same place on, slower, with the same result. Equivalent.",
 		func(m *Mutant) bool { return isLoop(m) && m.restFollows() }},
+	{"Ring: wait for the last message of a round",
+		"What it waits for is a finished chunk in the receive buffer, which this kernel reads no more. That it has come has to be known, and a mutant that does not wait is found out. Slots that are used again are waited for on their own. Equivalent.",
+		func(m *Mutant) bool {
+			return m.Family == kernels.Ring && isAcquire(m) && m.Stage() == stageRingData && !m.readsBehind()
+		}},
 	{"Ring: wait for a slot before the first message of a round",
 		"A rank that begins a round has received every chunk of the round before, finished. Each of these has gone through the slots of the next rank, so that rank has read all that was sent to it. The wait is never needed, nor is what it orders: the data themselves have come around. Equivalent.",
 		func(m *Mutant) bool { return m.Family == kernels.Ring && m.beforeFirstMessage() }},
@@ -103,67 +105,73 @@ func (m *Mutant) Stage() kernels.Stage {
 	return 0
 }
 
-// startsWithBarrier tells whether the family's kernels begin with a barrier of
-// all ranks before any data.
-func (m *Mutant) startsWithBarrier() bool {
-	return m.Family == kernels.OneShot || m.Family == kernels.TwoShot || m.Family == kernels.NVLSZeroCopy
-}
-
-var announces = line(`st\.release\.sys\.global\.b32 \[%rd\d+\], (%r\d+);`)
-
-// first tells whether a release announces the kernel's first arrival: one more
-// than the counter that was read at the start.
-func (m *Mutant) first() bool {
-	a := announces.FindStringSubmatch(m.lines[m.Line-1])
-	k := &kernel{lines: m.lines}
-	if a == nil {
-		return false
-	}
-	sum := k.near(m.Line, m.Line, line(`add\.s32\s+`+a[1]+`, (%r\d+), 1;`))
-	return sum != nil && k.near(m.Line, m.Line, line(`ld\.global\.u32\s+`+sum[1]+`, \[%rd\d+\+256\];`)) != nil
-}
-
 // beside tells whether a neighbour of the line is a barrier too.
 func (m *Mutant) beside(by int) bool {
 	i := m.Line - 1 + by
 	return i >= 0 && i < len(m.lines) && strings.Contains(m.lines[i], "bar.sync")
 }
 
+var clears = regexp.MustCompile(`mov\.b32\s+(%r\d+), 0;\n\s*st\.volatile\.shared\.u32\s+\[blockFailed\], (%r\d+);`)
+
 // clearsFlag tells whether thread 0 clears the flag just before the line.
 func (m *Mutant) clearsFlag() bool {
 	text := strings.Join(m.lines[max(0, m.Line-8):m.Line-1], "\n")
-	return strings.Contains(text, "st.volatile.shared.u32 \t[blockFailed]") && !strings.Contains(text, "bar.sync")
+	c := clears.FindStringSubmatch(text)
+	return c != nil && c[1] == c[2] && !strings.Contains(text, "bar.sync")
 }
+
+// readsBehind tells whether the block loads data between the barrier that ends the
+// wait at the line and the next one.
+func (m *Mutant) readsBehind() bool {
+	barriers := 0
+	for _, l := range m.lines[m.Line:] {
+		switch {
+		case strings.Contains(l, "bar.sync"):
+			barriers++
+		case barriers == 1 && dataLoad.MatchString(l):
+			return true
+		}
+		if barriers == 2 {
+			break
+		}
+	}
+	return false
+}
+
+var dataLoad = regexp.MustCompile(`ld\.global\.v4|ld\.volatile\.[ubf]\d`)
+
+var acquired = regexp.MustCompile(`ld\.acquire\.sys\.global\.b32 %r\d+, \[(%rd\d+)\];`)
 
 // beforeFirstMessage tells whether the line is part of a ring's wait for a free
-// slot that follows no wait for data.
+// slot, or the barrier behind it, and the block waits for nothing else between
+// the barriers around it.
 func (m *Mutant) beforeFirstMessage() bool {
-	const slotStage = 7
-	stage := m.Stage()
-	if isBar(m) { // the one behind the wait
-		before := *m
-		for before.Line--; before.Line > 1 && !strings.Contains(m.lines[before.Line-1], "ld.acquire"); before.Line-- {
-			if strings.Contains(m.lines[before.Line-1], "bar.sync") {
+	at := m.Line - 1
+	if isBar(m) {
+		at--
+	}
+	first, last := at, at
+	for first > 0 && !strings.Contains(m.lines[first], "bar.sync") {
+		first--
+	}
+	for last < len(m.lines) && !strings.Contains(m.lines[last], "bar.sync") {
+		last++
+	}
+	address, slot := "", false
+	for i, l := range m.lines[first:last] {
+		if a := acquired.FindStringSubmatch(l); a != nil {
+			if address != "" && address != a[1] {
 				return false
 			}
+			address = a[1]
 		}
-		return before.beforeWait(slotStage)
-	}
-	return stage == slotStage && m.beforeWait(slotStage)
-}
-
-// beforeWait tells whether the wait at the line is for a stage, and none for
-// another stands between it and the last barrier of the block.
-func (m *Mutant) beforeWait(stage kernels.Stage) bool {
-	if m.Stage() != stage {
-		return false
-	}
-	for i := m.Line - 2; i >= 0 && !strings.Contains(m.lines[i], "bar.sync"); i-- {
-		if reports.MatchString(m.lines[i]) {
-			return false
+		if reports.MatchString(l) {
+			wait := *m
+			wait.Line = first + i + 1
+			slot = wait.Stage() == stageRingSlot
 		}
 	}
-	return true
+	return address != "" && slot
 }
 
 // loopsBack tells whether the wait stands in a loop: data follow it.
@@ -177,9 +185,8 @@ func (m *Mutant) loopsBack() bool {
 }
 
 var (
-	labelled = regexp.MustCompile(`^\$L__BB\w+:`)
-	within   = line(`setp\.lt\.u(?:32|64)\s+%p\d+, (%rd?\d+), (%rd?\d+);`)
-	beyond   = line(`setp\.ge\.u(?:32|64)\s+%p\d+, (%rd?\d+), (%rd?\d+);`)
+	within = line(`setp\.lt\.u(?:32|64)\s+%p\d+, (%rd?\d+), (%rd?\d+);`)
+	beyond = line(`setp\.ge\.u(?:32|64)\s+%p\d+, (%rd?\d+), (%rd?\d+);`)
 )
 
 // restFollows tells whether the place that the loop that ends here has come to is
@@ -187,12 +194,9 @@ var (
 func (m *Mutant) restFollows() bool {
 	k := &kernel{lines: m.lines}
 	in := k.near(m.Line-1, 3, within)
-	for i := m.Line; in != nil && i < min(m.Line+6, len(m.lines)); i++ {
+	for i := m.Line; in != nil && i < min(m.Line+8, len(m.lines)); i++ {
 		if out := beyond.FindStringSubmatch(m.lines[i]); out != nil {
 			return out[2] == in[2] || out[1] == in[1]
-		}
-		if !labelled.MatchString(m.lines[i]) && !strings.Contains(m.lines[i], "bra.uni") && !strings.Contains(m.lines[i], "add.s64") {
-			return false
 		}
 	}
 	return false

@@ -16,9 +16,12 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/nvls"
 )
 
-// waitLimit is how long a kernel waits for its peers, for each rank, on the
-// conductor's clock: a turn of any of them takes a microsecond.
-const waitLimit = 160 * time.Millisecond
+// waitTurns is how many turns a kernel waits for its peers at most, for each rank
+// of the team; waitLimit is as long on the conductor's clock.
+const (
+	waitTurns = 160_000
+	waitLimit = 30 * time.Second
+)
 
 // member is one rank of a team.
 type member struct {
@@ -60,13 +63,14 @@ func (r *recorder) Errorf(format string, args ...any) {
 // NewTeam opens a group of n ranks.
 func NewTeam(t testing.TB, n int) *Team {
 	team := &Team{Ranks: n, conductor: exec.NewConductor(n, 0), results: make(chan error), ended: make(chan struct{}), log: recorder{TB: t}}
+	team.conductor.TurnTime = waitLimit / time.Duration(n*waitTurns)
 	for range n {
 		team.jobs = append(team.jobs, make(chan func(*member) error))
 	}
 	go func() {
 		defer close(team.ended)
 		grouptest.Run(&team.log, n, func(_ int, o *collective.Options) {
-			o.Timeout = time.Duration(n) * waitLimit
+			o.Timeout = waitLimit
 			o.Sim.MemoryBytes = 16 << 20
 			o.Sim.Weak, o.Sim.Conductor, o.Sim.Reached = true, team.conductor, team.reach
 		}, team.part)

@@ -17,6 +17,10 @@ import (
 // of a round begins when every rank has its seat, and a round ends when all have
 // left.
 type Conductor struct {
+	// TurnTime is how long a turn lasts on the clock that kernels read; one
+	// microsecond if it is 0. Set it before the first round.
+	TurnTime time.Duration
+
 	mu     sync.Mutex
 	ranks  int
 	seed   uint64
@@ -53,11 +57,11 @@ func (c *Conductor) Reseed(seed uint64) {
 	c.rng = rand.New(rand.NewPCG(seed, 0x636f6e64))
 }
 
-// Now is a clock for %globaltimer in nanoseconds: a turn lasts a microsecond.
+// Now is a clock for %globaltimer in nanoseconds.
 func (c *Conductor) Now() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return 1_000_000_000 + c.turns*1000
+	return 1_000_000_000 + c.turns*uint64(max(c.TurnTime, time.Microsecond))
 }
 
 // seatPatience bounds the wait for all ranks to begin a round.
