@@ -194,7 +194,7 @@ var (
 func (m *Mutant) restFollows() bool {
 	k := &kernel{lines: m.lines}
 	in := k.near(m.Line-1, 3, within)
-	for i := m.Line; in != nil && i < min(m.Line+8, len(m.lines)); i++ {
+	for i := m.Line; in != nil && i < len(m.lines) && !strings.Contains(m.lines[i], "bra"); i++ {
 		if out := beyond.FindStringSubmatch(m.lines[i]); out != nil {
 			return out[2] == in[2] || out[1] == in[1]
 		}

@@ -87,7 +87,7 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Report(f, outcomes, *seeds); err != nil {
+	if err := Report(f, outcomes, *seeds, *onlyOf); err != nil {
 		t.Error(err)
 	}
 	if err := f.Close(); err != nil {

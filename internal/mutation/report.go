@@ -8,7 +8,8 @@ import (
 )
 
 // Report writes what came of all mutants as Markdown, for docs/mutation.md.
-func Report(w io.Writer, all []Outcome, seeds uint64) error {
+// which, unless empty, says what flag chose the kernels.
+func Report(w io.Writer, all []Outcome, seeds uint64, which string) error {
 	var b strings.Builder
 	killed, equivalent := 0, 0
 	for _, o := range all {
@@ -20,6 +21,9 @@ func Report(w io.Writer, all []Outcome, seeds uint64) error {
 	}
 	fmt.Fprintf(&b, "# Mutants of the kernels\n\n")
 	fmt.Fprintf(&b, "Made by `make mutation`; do not edit. How it works is in [proof.md](proof.md).\n\n")
+	if which != "" {
+		fmt.Fprintf(&b, "Not all kernels: those that `-mutation.kernels %s` chose.\n\n", which)
+	}
 	fmt.Fprintf(&b, "%d mutants: %d found out, %d not and explained below, %d not explained. Each ran up to %d rounds of 5 calls among 2 and 4 ranks, and half as many among 8, wherever its line was reached.\n\n",
 		len(all), killed, equivalent, len(all)-killed-equivalent, seeds)
 	byModule(&b, all)
