@@ -62,11 +62,13 @@ type Imported struct {
 // Read is Import for logs of any length: rows wait in a temporary file without a
 // name in the folder dir, when they are many. With dir "" they wait in memory.
 // The caller closes what it gets.
-func Read(logs []Log, o Options, dir string) (*Imported, error) {
+func Read(logs []Log, o Options, dir string) (*Imported, error) { return read(logs, o, newSpool(dir)) }
+
+func read(logs []Log, o Options, empty spool) (*Imported, error) {
 	p := &problems{}
 	sum := sha256.New()
-	all := &set{spool: spool{dir: dir}, owned: map[int]*sizeSet{}, mixed: map[string]bool{}}
-	var read []*log
+	all := &set{spool: empty, owned: map[int]*sizeSet{}, mixed: map[string]bool{}}
+	var done []*log
 	for i, x := range logs {
 		if slices.ContainsFunc(logs[:i], func(y Log) bool { return y.Name == x.Name }) {
 			p.at(x.Name, 0, "a log is given twice", "its rows would stand twice", "")
@@ -75,7 +77,7 @@ func Read(logs []Log, o Options, dir string) (*Imported, error) {
 		l := &log{name: x.Name, options: o, problems: p, streams: map[string]*stream{}, set: all}
 		l.read(x.Reader, sum)
 		l.end()
-		read = append(read, l)
+		done = append(done, l)
 	}
 	x := &Imported{set: all}
 	err := p.err()
@@ -83,7 +85,7 @@ func Read(logs []Log, o Options, dir string) (*Imported, error) {
 		err = all.spool.fault()
 	}
 	if err == nil {
-		err = x.merge(read, o, p)
+		err = x.merge(done, o, p)
 	}
 	if err != nil {
 		all.spool.close()

@@ -9,13 +9,13 @@ const (
 	maxStreams = 1 << 14 // launcher's tags behind which something was found
 	maxSizes   = 1 << 22 // different sizes, counted for each mode, type and placement
 	maxKinds   = 1 << 14 // modes, algorithms, types and operations together
-	maxChoices = 1 << 20 // sizes that NCCL's tuning lines name, for each table
 	maxSets    = 1 << 10 // groups of algorithms that were chosen at one size
-	maxTimes   = 1 << 20 // iterations or trials of one row
+	maxTimes   = 1 << 18 // iterations or trials of one row
 	maxPending = 1 << 16 // rows of bench_collective.py whose size is not known yet
-	// Predictions beyond these are counted and left out, with a note: they are no
-	// measurements.
-	maxPredictions = 1 << 16
+	// What is beyond these is left out, with a note that says so.
+	maxPredictions = 1 << 14 // different tuning lines
+	maxChoices     = 1 << 18 // sizes in tuning lines, for each table
+	maxNotes       = 1 << 10
 )
 
 // full ends the reading of a log that has too many of what.

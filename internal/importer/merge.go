@@ -189,6 +189,9 @@ func worldSize(logs []*log, tables []*table, o Options, p *problems) int {
 
 // chosen notes what NCCL's tuning lines tell of the algorithms of t's rows.
 func (t *table) chosen(in *reader) error {
+	if t.log.tuning.lost[t.number] {
+		t.note("algorithms are not named: NCCL's tuning lines have too many sizes")
+	}
 	if t.log.tuning.chosen[t.number] == nil {
 		return nil
 	}

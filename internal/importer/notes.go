@@ -34,6 +34,7 @@ func (f *few) some(n int) string {
 type notes struct {
 	order  []string
 	places map[string]*few
+	left   few // places of remarks beyond maxNotes
 }
 
 func (n *notes) add(place, text string) { n.addAll(&few{[]string{place}, 1}, text) }
@@ -43,7 +44,11 @@ func (n *notes) addAll(places *few, text string) {
 		n.places = map[string]*few{}
 	}
 	p := n.places[text]
-	if p == nil {
+	switch {
+	case p != nil:
+	case len(n.order) == maxNotes:
+		p = &n.left
+	default:
 		p = &few{}
 		n.places[text] = p
 		n.order = append(n.order, text)
@@ -59,6 +64,9 @@ func (n *notes) list() []string {
 	var out []string
 	for _, text := range n.order {
 		out = append(out, n.places[text].some(3)+": "+text)
+	}
+	if n.left.n > 0 {
+		out = append(out, fmt.Sprintf("%s: further remarks were left out: only the first %d different ones are kept", n.left.some(3), maxNotes))
 	}
 	return out
 }

@@ -184,7 +184,7 @@ type reader struct {
 }
 
 func newReader(s *spool, k *kinds) *reader {
-	return &reader{spool: s, kinds: k, in: bufio.NewReaderSize(nil, chunk)}
+	return &reader{spool: s, kinds: k, in: bufio.NewReaderSize(nil, s.chunk)}
 }
 
 // table calls f with every row of t until it says false. The row is new each

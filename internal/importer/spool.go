@@ -9,23 +9,22 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
-const (
-	// spoolMemory is how much of the rows stays in memory: about 50 000 rows.
-	spoolMemory = 4 << 20
-	// chunk is how much of one table is put together. Tables of several ranks may
-	// stand between each other's lines.
-	chunk = 64 << 10
-)
-
-// spool keeps encoded rows until all logs are read: in memory, and beyond
-// spoolMemory in a file.
+// spool keeps encoded rows until all logs are read: in memory, and when they are
+// many in a file.
 type spool struct {
-	dir  string // for the file; "" is never one
-	buf  []byte // what is not in the file yet
-	size int64  // of all
-	file *os.File
-	err  error // the first of the file
+	dir    string // for the file; "" is never one
+	memory int    // bytes that stay in memory
+	// chunk is how many bytes of one table are put together. Tables of several
+	// ranks may stand between each other's lines.
+	chunk int
+	buf   []byte // what is not in the file yet
+	size  int64  // of all
+	file  *os.File
+	err   error // the first of the file
 }
+
+// newSpool has room for about 80 000 rows in memory.
+func newSpool(dir string) spool { return spool{dir: dir, memory: 4 << 20, chunk: 64 << 10} }
 
 // extent is a part of a spool.
 type extent struct {
@@ -45,7 +44,7 @@ func (s *spool) add(parts []extent, b []byte) []extent {
 	}
 	s.buf = append(s.buf, b...)
 	s.size += int64(len(b))
-	if s.dir != "" && len(s.buf) >= spoolMemory {
+	if s.dir != "" && len(s.buf) >= s.memory {
 		s.flush()
 	}
 	return parts

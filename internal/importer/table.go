@@ -170,7 +170,7 @@ func (t *table) append(line int, r result.Row, marks byte) {
 	t.wrong = t.wrong || r.Wrong != nil && *r.Wrong > 0
 	t.rows++
 	t.pending = encodeRow(t.pending, number, &r, line, marks)
-	if len(t.pending) >= chunk {
+	if len(t.pending) >= set.spool.chunk {
 		t.parts = set.spool.add(t.parts, t.pending)
 		t.pending = t.pending[:0]
 	}

@@ -20,6 +20,7 @@ type tuning struct {
 	left   int                    // lines of further ones
 	chosen map[int]map[uint64]int // number in sets, by table and size
 	pairs  int                    // in chosen
+	lost   map[int]bool           // tables of which they are too many
 	sets   [][]string             // of algorithms, each in the order of their lines
 
 	sizes   map[int]bool // of communicators
@@ -94,17 +95,26 @@ func (s *stream) tuned(message []byte, n int) {
 		return
 	}
 	t.choose(choice{table, p.Size}, l.word(algorithmOf(p)))
-	switch {
-	case t.pairs > maxChoices:
-		l.full(n, maxChoices, "sizes in tuning lines of NCCL")
-	case len(t.sets) > maxSets:
+	if len(t.sets) > maxSets {
 		l.full(n, maxSets, "different choices at a size in tuning lines of NCCL")
 	}
 }
 
 // choose adds an algorithm to those of a choice.
 func (t *tuning) choose(c choice, algorithm string) {
+	if t.lost[c.table] {
+		return
+	}
 	sizes := t.chosen[c.table]
+	if t.pairs >= maxChoices {
+		t.pairs -= len(sizes)
+		delete(t.chosen, c.table)
+		if t.lost == nil {
+			t.lost = map[int]bool{}
+		}
+		t.lost[c.table] = true
+		return
+	}
 	if sizes == nil {
 		sizes = map[uint64]int{}
 		t.chosen[c.table] = sizes
