@@ -21,7 +21,8 @@ ops=(sum prod max min avg)
 : >"$out"
 rows=0 runs=0 bad=0
 while ((SECONDS < seconds)); do
-  type=${types[RANDOM % ${#types[@]}]},${types[RANDOM % ${#types[@]}]}
+  t=$((RANDOM % ${#types[@]}))
+  type=${types[t]},${types[(t + 1 + RANDOM % (${#types[@]} - 1)) % ${#types[@]}]}
   op=${ops[RANDOM % ${#ops[@]}]}
   first=$((RANDOM % 5000)) step=$((RANDOM * (RANDOM % 64) + 1))
   blocks=$((RANDOM % 3 * (RANDOM % 33))) # 0, automatic, at least every third time
