@@ -63,7 +63,8 @@ func (st *stream) launchKernel(o *op) error {
 	cfg.Weak = &exec.Weak{History: d.s.history, Process: d.ordinal, Reached: d.s.Reached, Seed: d.s.Seed() + d.launches<<32}
 	d.launches++
 	if st.seat != nil {
-		cfg.Weak.Seed, cfg.Weak.Turn, cfg.Now = st.seat.NextSeed(), st.seat.Turn, d.s.Conductor.Now
+		cfg.Weak.Seed, cfg.Weak.Temper = st.seat.Next()
+		cfg.Weak.Turn, cfg.Now = st.seat.Turn, d.s.Conductor.Now
 	}
 	return o.kernel.Run(d.ctx, d.space, &cfg, o.launch)
 }

@@ -40,6 +40,7 @@ type Seat struct {
 	turns int    // left before another rank's
 	ctx   context.Context
 	seeds *rand.Rand
+	alike *rand.Rand // the same for all ranks
 }
 
 // NewConductor is for ranks that start in the order of seed.
@@ -89,6 +90,7 @@ func (c *Conductor) Sit(ctx context.Context, rank int) (*Seat, error) {
 		sort.Slice(c.round, func(i, j int) bool { return c.round[i].rank < c.round[j].rank })
 		for _, r := range c.round {
 			r.seeds = rand.New(rand.NewPCG(c.seed, c.rounds<<8|uint64(r.rank)))
+			r.alike = rand.New(rand.NewPCG(c.seed, c.rounds<<8|0xff))
 			r.pace = []uint32{1, 1, 2, 4, 10}[c.rng.IntN(5)]
 		}
 		c.pass()
@@ -137,8 +139,15 @@ func (s *Seat) Turn() error {
 	}
 }
 
-// NextSeed is a seed for the next launch of a rank in this round.
-func (s *Seat) NextSeed() uint64 { return s.seeds.Uint64() }
+// Next gives a seed for the next launch of a rank in this round, and in half of
+// all launches a temper that all ranks have then.
+func (s *Seat) Next() (seed, temper uint64) {
+	temper = s.alike.Uint64()
+	if temper>>63 == 0 {
+		temper = 0
+	}
+	return s.seeds.Uint64(), temper
+}
 
 // Leave ends a rank's part in the round.
 func (s *Seat) Leave() {

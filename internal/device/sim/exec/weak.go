@@ -19,6 +19,9 @@ import (
 type Weak struct {
 	History *History
 	Seed    uint64
+	// Temper, when not 0, chooses how the launch behaves on the whole (how long stores
+	// wait, how often loads are early) apart from Seed, so that ranks can behave alike.
+	Temper uint64
 	// Process tells apart whose reads and releases are whose; 0 to 7.
 	Process int
 	// Turn, when not nil, is called between steps of a launch, so that several
@@ -72,6 +75,9 @@ var tempers = []struct{ hold, stale, drain uint32 }{
 func newModel(cfg *Weak) *model {
 	m := &model{h: cfg.History, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Process)))}
 	t := tempers[m.rng.IntN(len(tempers))]
+	if cfg.Temper != 0 {
+		t = tempers[cfg.Temper%uint64(len(tempers))]
+	}
 	m.hold, m.stale, m.drain = t.hold, t.stale, t.drain
 	return m
 }
