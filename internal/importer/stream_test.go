@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -96,31 +95,6 @@ func TestLongLog(t *testing.T) {
 	if limit := 5 * time.Second; took > limit {
 		t.Errorf("%d MB took %v, more than %v", size/1e6, took, limit)
 	}
-}
-
-// BenchmarkImport reads noise as above, and a log of rows only.
-func BenchmarkImport(b *testing.B) {
-	b.Run("job", func(b *testing.B) {
-		b.SetBytes(100e6)
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := Import([]Log{{"job.log", newJob(b, 100e6)}}, Options{}); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("rows", func(b *testing.B) {
-		table := text(b, "nccl-2.13.log")
-		first, end := strings.Index(table, "   268435456"), strings.Index(table, "# Out of bounds")
-		long := []byte(table[:first] + strings.Repeat(table[first:end], 10e6/(end-first)) + table[end:])
-		b.SetBytes(int64(len(long)))
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := Import([]Log{{"soak.log", bytes.NewReader(long)}}, Options{}); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }
 
 // Lines may end as on Windows, and the last need not end at all.
