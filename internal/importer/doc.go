@@ -18,6 +18,7 @@
 //     agree within their rounding, or the units are not what the header says.
 //   - All rows of a result have the same number of ranks.
 //   - A prediction of NCCL's model is no measurement and never becomes a row.
-//   - Logs are read as a stream: memory grows with the rows found, not with the
-//     log.
+//   - Logs are read as a stream, and many rows wait on disk: memory grows with
+//     what is different in a log, within the bounds of limits.go, and not with its
+//     length or its rows.
 package importer
