@@ -22,7 +22,7 @@ var (
 // sample is how many mutants lie between two that a test without flags tries,
 // and sampleTime is how long it tries some.
 const (
-	sample     = 61
+	sample     = 13
 	sampleTime = 30 * time.Second
 )
 
@@ -99,7 +99,9 @@ func TestMutants(t *testing.T) {
 func mutants(t *testing.T) (list []*Mutant) {
 	for _, f := range Families {
 		for _, e := range Elements {
-			if !f.NeedsMulticast() && e != "float" && *onlyOf == "" {
+			// Without flags the sample is of the NVLS kernels, all of whose mutants are
+			// accounted for; the report has the portable ones of float too.
+			if !f.NeedsMulticast() && *onlyOf == "" && (e != "float" || *report == "") {
 				continue
 			}
 			if *onlyOf != "" && !slices.ContainsFunc(strings.Split(*onlyOf, ","), func(k string) bool { return strings.HasPrefix(string(f)+"/"+e, k) }) {
