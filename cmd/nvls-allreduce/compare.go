@@ -57,6 +57,13 @@ func (c *compareCommand) Run(e *environment, code *failure.Code) error {
 		names = compare.Names{A: c.A + " " + a, B: c.B + " " + b}
 	}
 	if benchfmt {
+		for _, n := range results {
+			if len(n.Run.Rows) == 0 {
+				f := failure.New(failure.Usage, "there is nothing to write of %s", n.Name)
+				f.Why = "the result has no rows"
+				return f
+			}
+		}
 		return written(compare.WriteBenchfmt(e.stdout, results...))
 	}
 	x, err := compare.Compare(results[0].Run, results[1].Run)

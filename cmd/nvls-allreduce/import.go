@@ -1,10 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/importer"
@@ -32,6 +37,7 @@ func (c *importCommand) Run(e *environment) error {
 		return f
 	}
 	var logs []importer.Log
+	var files []*os.File
 	for _, name := range c.Logs {
 		f, err := os.Open(name)
 		if err != nil {
@@ -43,6 +49,14 @@ func (c *importCommand) Run(e *environment) error {
 			e.Why, e.Do, e.By = "it would be replaced by the result", "give another name", failure.User
 			return e
 		}
+		for i, other := range files {
+			if same(f, other.Name()) {
+				e := failure.New(failure.Usage, "a log is given twice")
+				e.Why, e.Do, e.By = fmt.Sprintf("%s and %s are one file, and its rows would stand twice", c.Logs[i], name), "give it once", failure.User
+				return e
+			}
+		}
+		files = append(files, f)
 		logs = append(logs, importer.Log{Name: name, Reader: f})
 	}
 	// Rows of a long log wait beside the result, where there must be space.
@@ -51,7 +65,7 @@ func (c *importCommand) Run(e *environment) error {
 		return err
 	}
 	defer imported.Close()
-	if err := imported.WriteFile(c.Output); err != nil {
+	if err := writeUnlessEnded(e.ctx, imported, c.Output); err != nil {
 		return err
 	}
 	run := imported.Run
@@ -63,6 +77,33 @@ func (c *importCommand) Run(e *environment) error {
 		fmt.Fprintf(e.stdout, "  not complete: %s\n", run.Status.Reason)
 	}
 	return nil
+}
+
+// writeUnlessEnded writes the result. A signal that ends the program ends it after
+// the half-written file is removed, which may be large.
+func writeUnlessEnded(ctx context.Context, x *importer.Imported, path string) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	var got atomic.Pointer[os.Signal]
+	go func() {
+		select {
+		case s := <-signals:
+			got.Store(&s)
+			stop(fmt.Errorf("ended by %v", s))
+		case <-ctx.Done():
+		}
+	}()
+	err := x.WriteFile(ctx, path)
+	if s := got.Load(); s != nil {
+		signal.Reset(*s)
+		if n, ok := (*s).(syscall.Signal); ok && syscall.Kill(os.Getpid(), n) == nil {
+			time.Sleep(time.Second) // it comes to any thread
+		}
+	}
+	return err
 }
 
 // same reports whether path is the open file.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/plots"
 )
 
@@ -32,6 +34,11 @@ func (c *plotCommand) Run(e *environment) error {
 			return err
 		}
 		o.Kinds = append(o.Kinds, kind)
+	}
+	if c.Baseline != "" && !slices.Contains(o.Kinds, plots.SpeedUp) {
+		f := failure.New(failure.Usage, "--baseline %q is not possible", c.Baseline)
+		f.Why, f.Do, f.By = "no kind of chart here compares with it", "add --kind speedup, or leave it out", failure.User
+		return f
 	}
 	if o.Theme, err = oneOf("theme", c.Theme, plots.Themes()); err != nil {
 		return err

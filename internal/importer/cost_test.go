@@ -120,7 +120,7 @@ func TestImportOnce(t *testing.T) {
 	}
 	defer x.Close()
 	// The text of 100 MB of rows has 800 MB, which need not go to a disk.
-	if err := x.WriteFile(os.DevNull); err != nil {
+	if err := x.WriteFile(t.Context(), os.DevNull); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Printf("%d rows\n", x.NumRows)

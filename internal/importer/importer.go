@@ -2,6 +2,7 @@ package importer
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -99,9 +100,19 @@ func read(logs []Log, o Options, empty spool) (*Imported, error) {
 func (x *Imported) Close() error { return x.set.spool.close() }
 
 // WriteFile writes the result as JSON to path, replacing the file at once and
-// whole.
-func (x *Imported) WriteFile(path string) error {
-	return result.Replace(path, func(w io.Writer) error { return result.EncodeRows(w, x.Run, x.Rows()) })
+// whole. It gives up when ctx ends.
+func (x *Imported) WriteFile(ctx context.Context, path string) error {
+	rows := func(yield func(*result.Row, error) bool) {
+		for row, err := range x.Rows() {
+			if err == nil && ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+	return result.Replace(path, func(w io.Writer) error { return result.EncodeRows(w, x.Run, rows) })
 }
 
 // log is one file while it is read.

@@ -51,7 +51,7 @@ func TestRowsFromDisk(t *testing.T) {
 			t.Fatalf("%v: %d rows stayed in memory", names, x.NumRows)
 		}
 		out := filepath.Join(dir, "result.json")
-		if err := x.WriteFile(out); err != nil {
+		if err := x.WriteFile(t.Context(), out); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(out)

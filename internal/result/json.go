@@ -3,6 +3,7 @@ package result
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -123,6 +124,10 @@ func Decode(in io.Reader) (*Run, error) {
 		Schema string `json:"schema"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
+		var kind *json.UnmarshalTypeError
+		if errors.As(err, &kind) {
+			return nil, fmt.Errorf("not a result file: its %s is a JSON %s", cmp.Or(kind.Field, "top level"), kind.Value)
+		}
 		return nil, fmt.Errorf("not a result file: %w", err)
 	}
 	switch {
