@@ -49,18 +49,20 @@ DEVICE void storePack(u64 a, const Pack& p) {
                : "memory");
 }
 
-// A packet carries 8 bytes of data and the flag that says they are there. Each
-// aligned half {data, flag} arrives as a whole, so no fence is needed.
-DEVICE void storePacket(u64 a, u32 lo, u32 hi, u32 flag) {
-  asm volatile("st.relaxed.sys.global.v4.b32 [%0], {%1,%3,%2,%3};" ::"l"(a), "r"(lo), "r"(hi), "r"(flag) : "memory");
+// A packet carries 8 bytes of data and the flag that says they are there, twice
+// {data, flag}: each of the two 64-bit elements of the access arrives as a whole,
+// so no fence is needed.
+DEVICE void storePacket(u64 a, u64 data, u32 flag) {
+  u64 lo = u32(data) | u64(flag) << 32, hi = data >> 32 | u64(flag) << 32;
+  asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1,%2};" ::"l"(a), "l"(lo), "l"(hi) : "memory");
 }
-DEVICE Pack loadPacket(u64 a) {
-  Pack p;
-  asm volatile("ld.relaxed.sys.global.v4.b32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(p.w[0]), "=r"(p.w[1]), "=r"(p.w[2]), "=r"(p.w[3])
-               : "l"(a)
-               : "memory");
-  return p;
+// Tells whether both halves have the flag; data is theirs if so.
+DEVICE bool loadPacket(u64 a, u32 flag, u64* data, u32* seen) {
+  u64 lo, hi;
+  asm volatile("ld.relaxed.sys.global.v2.b64 {%0,%1}, [%2];" : "=l"(lo), "=l"(hi) : "l"(a) : "memory");
+  *data = u32(lo) | hi << 32;
+  *seen = u32(lo >> 32);
+  return u32(lo >> 32) == flag && u32(hi >> 32) == flag;
 }
 
 // Flags between ranks. Release makes every earlier access of the block (ordered

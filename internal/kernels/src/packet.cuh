@@ -27,20 +27,14 @@ DEVICE typename T::Acc unitElement(u64 v, u32 i) {
 
 // Waits for a packet; false after the deadline.
 DEVICE bool receivePacket(const Args& a, u64 at, u32 flag, u32 peer, u64* data) {
-  Pack p = loadPacket(at);
-  if (p.w[1] != flag || p.w[3] != flag) {
-    u64 deadline = nanoseconds() + a.timeout;
-    do {
-      p = loadPacket(at);
-      if (p.w[1] == flag && p.w[3] == flag) break;
-      if (nanoseconds() >= deadline) {
-        report(a, kPacket, peer, flag, p.w[1]);
-        return false;
-      }
-    } while (true);
-  }
-  *data = u64(p.w[0]) | u64(p.w[2]) << 32;
-  return true;
+  u32 seen;
+  if (loadPacket(at, flag, data, &seen)) return true;
+  u64 deadline = nanoseconds() + a.timeout;
+  do {
+    if (loadPacket(at, flag, data, &seen)) return true;
+  } while (nanoseconds() < deadline);
+  report(a, kPacket, peer, flag, seen);
+  return false;
 }
 
 template <class T, class Op, int N>
@@ -66,7 +60,7 @@ DEVICE void packetOneShot(const Args& a) {
     for (int q = 0; q < N; q++) {
       if (!present<N>(a, q) || q == a.rank) continue;
       u32 at = a.rank < q ? a.rank : a.rank - 1;  // rows leave out the receiver
-      storePacket(a.peerOut[q] + sendRow + at * row + i * 16, u32(mine), u32(mine >> 32), flag);
+      storePacket(a.peerOut[q] + sendRow + at * row + i * 16, mine, flag);
     }
   }
 #pragma unroll 1
