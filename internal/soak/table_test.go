@@ -5,6 +5,8 @@ package soak
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -120,7 +122,34 @@ func TestZWriteDocument(t *testing.T) {
 		slices.Sort(words)
 		p("| %s | %s | %s | %d | %s |", k.stage, k.what, k.fallback, runs[k], strings.Join(words, ", "))
 	}
+	p("\n## Bad bytes\n")
+	p("`make fuzz FUZZTIME=10s` runs each fuzz target and prints how many inputs it tried. There are %d:\n", len(fuzzTargets(t)))
+	for _, f := range fuzzTargets(t) {
+		p("- %s", f)
+	}
+	p("\nStrangers on a rank's socket (another run, no hello, too long, with descriptors, another user by SO_PEERCRED) are refused and logged: mpiboot/stranger_test.go.")
 	if err := os.WriteFile(document, []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
+
+// fuzzTargets lists the fuzz targets of the project by folder and name.
+func fuzzTargets(t *testing.T) []string {
+	var out []string
+	err := filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range fuzzTarget.FindAllSubmatch(text, -1) {
+			out = append(out, strings.TrimPrefix(filepath.Dir(path), "../../")+" "+string(m[1]))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+var fuzzTarget = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
