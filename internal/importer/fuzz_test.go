@@ -26,10 +26,9 @@ func FuzzImport(f *testing.F) {
 		f.Add(b, uint8(0))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, ranks uint8) {
-		read := func() (*result.Run, error) {
-			return Import([]Log{{"x.log", bytes.NewReader(b)}}, Options{Ranks: int(ranks)})
-		}
-		run, err := read()
+		logs := func() []Log { return []Log{{"x.log", bytes.NewReader(b)}} }
+		o := Options{Ranks: int(ranks)}
+		run, err := Import(logs(), o)
 		if err != nil {
 			if run != nil || failure.CodeOf(err) != failure.Usage {
 				t.Fatalf("code %d, result %v: %v", failure.CodeOf(err), run != nil, err)
@@ -43,7 +42,7 @@ func FuzzImport(f *testing.F) {
 		if err := result.Encode(&first, run); err != nil {
 			t.Fatal(err)
 		}
-		again, err := read()
+		again, err := Import(logs(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,6 +51,19 @@ func FuzzImport(f *testing.F) {
 		}
 		if !bytes.Equal(first.Bytes(), second.Bytes()) {
 			t.Fatal("two results of one log")
+		}
+		// Rows that waited in a file are the same, too.
+		x, err := read(logs(), o, tiny(t.TempDir()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		second.Reset()
+		if err := result.EncodeRows(&second, x.Run, x.Rows()); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(first.Bytes(), second.Bytes()) {
+			t.Fatal("rows from disk are others")
 		}
 		if _, err := result.Decode(&first); err != nil {
 			t.Fatal(err)
