@@ -56,8 +56,8 @@ func TestZWriteDocument(t *testing.T) {
 	p("## A rank dies or falls silent\n")
 	p("%d runs, %d not as they should be. The longest time until every other rank was gone: %.1f s.\n", len(matrixTable), failed(matrixTable), longest.Seconds())
 	p("Rank 1 at a stage: kill (SIGKILL), stop (SIGSTOP), exit (exit code 1 without a word), close (its connections to other ranks), late")
-	p("(10 s), nofile (no descriptor can be opened from then on). A cell has the launcher's exit code; `*`: the launcher or the MPI library")
-	p("ended all ranks before one could speak; `0`: the fault did no harm, the result is complete.")
+	p("(10 s), nofile (no descriptor can be opened from then on). A cell has the launcher's exit code; `*`: the launcher ended")
+	p("all ranks before one could speak, or they waited in MPI, which tells the stage but not who is missing; `0`: the fault did no harm, the result is complete.")
 	var launchers []string
 	for _, c := range matrixTable {
 		if !slices.Contains(launchers, c.launcher.name) {
