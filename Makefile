@@ -59,7 +59,7 @@ FUZZTIME ?= 10s
 fuzz: ## Every fuzz target for FUZZTIME (10s) each, with the count of executions
 	@grep -rl --include='*_test.go' '^func Fuzz' . | sort | while read -r f; do \
 		sed -n 's/^func \(Fuzz[A-Za-z0-9]*\).*/\1/p' "$$f" | while read -r target; do \
-			out=$$($(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$f")" 2>&1) || { echo "$$out"; echo "$$f $$target: FAILED"; exit 1; }; \
+			out=$$($(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$(dirname "$$f")" 2>&1) || { echo "$$out"; echo "$$f $$target: FAILED"; exit 1; }; \
 			echo "$$f $$target: $$(echo "$$out" | sed -n 's/.*execs: \([0-9]*\).*/\1/p' | tail -1) executions"; \
 		done || exit 1; \
 	done
