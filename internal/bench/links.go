@@ -45,7 +45,7 @@ func (b *bench) measureLinks(ctx context.Context) error {
 	if err := b.node.Vote(ctx, "load link kernels", err); err != nil {
 		return err
 	}
-	defer module.Close()
+	defer b.free(module)
 	launch := func(f device.Function) func() error {
 		return func() error { return s.Launch(f, b.group.MaxBlocks(), linkThreads, 0, args.Bytes()) }
 	}

@@ -94,6 +94,7 @@ type bench struct {
 	tuning  *tuning.File // what auto follows; nil to measure
 	learned *tuning.File // what auto found, to be saved; nil when it is not
 	checks  uint32       // verified calls so far: the seed of the next
+	unfreed []error      // what could not be freed in the middle of the run
 }
 
 func (b *bench) run(ctx context.Context) error {
@@ -207,6 +208,14 @@ func (b *bench) verdict() error {
 	return errors.Join(b.refused...)
 }
 
+// free frees what the run needs no more. An error is told when all is taken down:
+// the ranks are not at a vote, and nothing that is measured depends on it.
+func (b *bench) free(c io.Closer) {
+	if err := c.Close(); err != nil {
+		b.unfreed = append(b.unfreed, err)
+	}
+}
+
 // tearDown frees everything in the reverse order of its making. A rank that is
 // missing ends it: each further step would wait for that rank once more.
 func (b *bench) tearDown(ctx context.Context) error {
@@ -215,7 +224,7 @@ func (b *bench) tearDown(ctx context.Context) error {
 		steps = append(steps, b.modes[i].reducer.Close)
 	}
 	steps = append(steps, b.buffers.memory.Close, b.group.Close)
-	var errs []error
+	errs := b.unfreed
 	for _, step := range steps {
 		err := step(ctx)
 		if errors.As(err, new(*mpiboot.PeersError)) {

@@ -79,7 +79,7 @@ func (b *bench) time(ctx context.Context, row *result.Row, calls []collective.Pr
 		if err != nil {
 			return err
 		}
-		defer g.Close()
+		defer b.free(g)
 		launch := func(n int) error {
 			for range n {
 				if err := b.group.Stream().LaunchGraph(g); err != nil {
@@ -138,7 +138,7 @@ func (b *bench) eachOf(ctx context.Context, n int, work func(i int) error) ([]fl
 	defer func() {
 		for _, e := range events {
 			if e != nil {
-				e.Close()
+				b.free(e)
 			}
 		}
 	}()
