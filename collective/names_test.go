@@ -18,7 +18,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %v, %v", op, got, err)
 		}
 	}
-	for wrong, nearest := range map[string]string{"FLOAT": "float", "bf16": "int8", "bfloat": "float", "int644": "int64", "flaot": "float"} {
+	for wrong, nearest := range map[string]string{"FLOAT": "float", "bf16": "bfloat16", "bfloat": "bfloat16", "float16": "half", "doubl": "double", "int644": "int64", "flaot": "float"} {
 		_, err := ParseDType(wrong)
 		var u *UnknownNameError
 		if !errors.As(err, &u) || u.Nearest != nearest || !strings.Contains(err.Error(), "bfloat16") {

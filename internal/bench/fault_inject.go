@@ -35,11 +35,11 @@ func fault() (kind string, args []string) {
 }
 
 // waits finds where a kernel decides that a peer's counter has come far enough
-// (groups: address, bound), or that a packet has its flag (two flags found,
-// address, two flags wanted).
+// (groups: address, bound), or that a packet has its flag (groups: address, and
+// twice flag wanted, flag found).
 var waits = regexp.MustCompile(
 	`ld\.acquire\.sys\.global\.b32 %r\d+, (\[%rd\d+\]);\n(?:.*\n)*?\s*sub\.s32 \s*%r\d+, %r\d+, %r\d+;\n\s*setp\.gt\.s32 \s*%p\d+, %r\d+, (-1);` +
-		`|ld\.relaxed\.sys\.global\.v4\.b32 \{%r\d+,(%r\d+),%r\d+,(%r\d+)\}, (\[%rd\d+\]);\n\s*setp\.eq\.s32 \s*%p\d+, %r\d+, (%r\d+);\n\s*setp\.eq\.s32 \s*%p\d+, %r\d+, (%r\d+);`)
+		`|ld\.relaxed\.sys\.global\.v2\.b64 \{%rd\d+,%rd\d+\}, (\[%rd\d+\]);\n(?:.*\n){0,4}?\s*setp\.eq\.s32 \s*%p\d+, (%r\d+), (%r\d+);\n.*\n\s*setp\.eq\.s32 \s*%p\d+, (%r\d+), (%r\d+);`)
 
 // reports finds where a wait that gave up stores its stage, from a register.
 var reports = regexp.MustCompile(`atom\.\S*\.cas\.b32 %r\d+, \[%rd\d+\], 0, (%r\d+);`)
@@ -59,7 +59,7 @@ func (b *bench) injectFaults() {
 // withoutWaits makes a kernel's waits of one stage succeed at once, or all if
 // the stage is "".
 func withoutWaits(ptx, stage string) string {
-	if !strings.Contains(ptx, "ld.acquire") && !strings.Contains(ptx, "ld.relaxed.sys.global.v4") {
+	if !strings.Contains(ptx, "ld.acquire") && !strings.Contains(ptx, "ld.relaxed.sys.global.v2") {
 		return ptx // fills or checks
 	}
 	found := waits.FindAllStringSubmatchIndex(ptx, -1)
@@ -69,7 +69,7 @@ func withoutWaits(ptx, stage string) string {
 		}
 		return ptx[m[2*g]:m[2*g+1]]
 	}
-	address := func(m []int) string { return group(m, 1) + group(m, 5) }
+	address := func(m []int) string { return group(m, 1) + group(m, 3) }
 	// A wait looks once, then in a loop, at one address; its report follows.
 	stages := make([]string, len(found))
 	for _, r := range reports.FindAllStringSubmatchIndex(ptx, -1) {
@@ -99,8 +99,8 @@ func withoutWaits(ptx, stage string) string {
 		case group(m, 2) != "":
 			replace(m, 2, "-2147483648")
 		default: // the flag is what it is
-			replace(m, 6, group(m, 3))
-			replace(m, 7, group(m, 4))
+			replace(m, 5, group(m, 4))
+			replace(m, 7, group(m, 6))
 		}
 	}
 	if end == 0 {

@@ -88,7 +88,7 @@ func TestGuardSignalsNilDereference(t *testing.T) {
 func TestGuardSignalsLeavesLibc(t *testing.T) {
 	for sig := firstLibc; sig <= lastLibc; sig++ {
 		var old, now disposition
-		sigaction(sig, nil, &old)
+		sigaction(sig, &disposition{}, &old) // what a parent ignores is inherited
 		// The handler is never called: nobody sends this signal.
 		if err := GuardSignals(func() error {
 			sigaction(sig, &disposition{handler: sigIgn}, nil)
