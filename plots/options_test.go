@@ -174,11 +174,17 @@ func TestBaseline(t *testing.T) {
 	}
 	o.Baseline = "before"
 	o.Names = []string{"before", "after"}
+	// A run of several modes is no one line; one of its lines is.
+	err := plots.Render(io.Discard, plots.SVG, []*result.Run{r, r}, o)
+	if failure.CodeOf(err) != failure.Usage || !strings.Contains(err.Error(), `"before: p2p"`) {
+		t.Errorf("a run of several lines as baseline: %v", err)
+	}
+	o.Baseline = "before: p2p"
 	if m := missing(draw(t, o, r, r), "speed-up over before: p2p"); m != nil {
 		t.Errorf("no %q", m)
 	}
 	o.Baseline = "rign"
-	err := plots.Render(io.Discard, plots.SVG, []*result.Run{r}, o)
+	err = plots.Render(io.Discard, plots.SVG, []*result.Run{r}, o)
 	if failure.CodeOf(err) != failure.Usage || !strings.Contains(err.Error(), `"before: ring"`) {
 		t.Errorf("unknown baseline: %v", err)
 	}

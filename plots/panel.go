@@ -147,7 +147,21 @@ func (c *chart) baseline() (*series, error) {
 	called := func(s *series) bool {
 		return c.options.name(s.run, c.runs[s.run]) == name || s.run < len(c.options.Files) && c.options.Files[s.run] == name
 	}
-	s := cmp.Or(find(func(s *series) bool { return s.label == name }), find(called), find(mode(name)))
+	s := find(func(s *series) bool { return s.label == name })
+	if s == nil {
+		// A run of several lines is no one line to compare with.
+		var lines []string
+		for i := range c.all {
+			if called(&c.all[i]) {
+				lines = append(lines, fmt.Sprintf("%q", c.all[i].label))
+			}
+		}
+		if len(lines) > 1 {
+			return nil, &failure.Error{Code: failure.Usage, What: fmt.Sprintf("%q is %d lines of the chart, to compare with one", name, len(lines)),
+				Do: "name one of " + strings.Join(lines, ", "), By: failure.User}
+		}
+		s = cmp.Or(find(called), find(mode(name)))
+	}
 	if s == nil {
 		var valid []string
 		for _, x := range c.all {

@@ -30,12 +30,41 @@ func (c *results) read() ([]*result.Run, plots.Options, error) {
 	for _, path := range c.Results {
 		r, err := result.ReadFile(path)
 		runs, errs = append(runs, r), append(errs, err)
-		o.Files = append(o.Files, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
 	}
+	o.Files = shortNames(c.Results)
 	for _, l := range c.Label {
 		errs = append(errs, c.label(l, o.Names))
 	}
 	return runs, o, errors.Join(errs...)
+}
+
+// shortNames are the ends of paths, without the suffix, as long as it takes to
+// tell them apart: results/17/result.json and results/18/result.json are
+// 17/result and 18/result.
+func shortNames(paths []string) []string {
+	names := make([]string, len(paths))
+	for i, path := range paths {
+		rest, base := filepath.Split(filepath.Clean(path))
+		names[i] = strings.TrimSuffix(base, filepath.Ext(base))
+		for clash(paths, i, names[i]) && strings.Trim(rest, "/") != "" {
+			var folder string
+			rest, folder = filepath.Split(strings.TrimRight(rest, "/"))
+			names[i] = folder + "/" + names[i]
+		}
+	}
+	return names
+}
+
+// clash reports whether another path ends in name too.
+func clash(paths []string, i int, name string) bool {
+	for j, path := range paths {
+		path = filepath.Clean(path)
+		end := strings.TrimSuffix(path, filepath.Ext(path))
+		if j != i && path != filepath.Clean(paths[i]) && (end == name || strings.HasSuffix(end, "/"+name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // label stores the name of FILE=NAME at the places of the file. A file name may

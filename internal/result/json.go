@@ -205,6 +205,13 @@ func (r *Run) Validate() error {
 	return errors.Join(errs...)
 }
 
+// What a row may say at most: a year, in µs, and far more than any link or memory
+// carries, in GB/s. In-place copies of one rank are the fastest rows there are.
+const (
+	longestTime = 365 * 24 * 3600 * 1e6
+	widestBand  = 1e12
+)
+
 func (r *Row) validate() error {
 	switch {
 	case r.Mode == "":
@@ -213,6 +220,8 @@ func (r *Row) validate() error {
 		return fmt.Errorf("unknown placement %q", r.Placement)
 	case !finite(r.Time, r.AlgBW, r.BusBW):
 		return fmt.Errorf("time %g µs, algbw %g, busbw %g: not all are numbers from 0 up", r.Time, r.AlgBW, r.BusBW)
+	case r.Time > longestTime || r.AlgBW > widestBand || r.BusBW > widestBand:
+		return fmt.Errorf("time %g µs, algbw %g, busbw %g: no all-reduce takes that long or is that fast", r.Time, r.AlgBW, r.BusBW)
 	case r.FirstWrong != nil && (r.Wrong == nil || *r.Wrong == 0):
 		return errors.New("a first wrong element, but none counted")
 	}
