@@ -19,6 +19,10 @@ import (
 // launcher may return before the last of them.
 const patience = 3 * time.Second
 
+// sharedMemoryDir is where POSIX shared memory is. The test of this package has
+// a directory of its own, for the tests of other packages look here meanwhile.
+var sharedMemoryDir = "/dev/shm"
+
 // Check fails the test if a process of program is there at its end, or a new
 // file in /dev/shm. Such processes are killed. The program is recognised by its
 // file, whatever name it has in a container.
@@ -36,7 +40,7 @@ func Check(t testing.TB, program string) {
 		}
 		for _, name := range sharedMemory() {
 			if !slices.Contains(before, name) && !ofMPI(name) {
-				t.Errorf("/dev/shm/%s is left", name)
+				t.Errorf("%s is left", filepath.Join(sharedMemoryDir, name))
 			}
 		}
 	})
@@ -76,7 +80,7 @@ func Sockets(t testing.TB, id string) {
 }
 
 func sharedMemory() []string {
-	entries, _ := os.ReadDir("/dev/shm")
+	entries, _ := os.ReadDir(sharedMemoryDir)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())

@@ -39,6 +39,8 @@ func TestCheck(t *testing.T) {
 	if err := os.WriteFile(program, code, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	defer func(dir string) { sharedMemoryDir = dir }(sharedMemoryDir)
+	sharedMemoryDir = t.TempDir()
 	r := &recorder{TB: t}
 	Check(r, program)
 	cmd := exec.Command(program, "60")
@@ -46,7 +48,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill() })
-	file := filepath.Join("/dev/shm", fmt.Sprintf("leftovers-test-%d", os.Getpid()))
+	file := filepath.Join(sharedMemoryDir, "segment")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
