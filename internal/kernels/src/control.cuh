@@ -111,17 +111,19 @@ DEVICE bool anyFailed() { return *(volatile u32*)&blockFailed != 0; }
 // calls every method.
 struct Barrier {
   const Args& a;
-  u32 epoch;  // arrivals made
+  u32 epoch;   // arrivals made
+  u32* theirs;  // where this thread tells a peer of an arrival; looked up at the start, while the epoch is
 
   DEVICE explicit Barrier(const Args& args) : a(args) {
+    u32 t = threadIndex();
+    theirs = t < a.ranks ? &peerSignals(a, t)->arrived[blockIndex()][a.rank] : nullptr;
     epoch = a.self->epoch[blockIndex()];
     resetFailed();
   }
   DEVICE u32 arrive() {
     syncBlock();
     epoch++;
-    u32 t = threadIndex();
-    if (t < a.ranks) storeRelease(&peerSignals(a, t)->arrived[blockIndex()][a.rank], epoch);
+    if (threadIndex() < a.ranks) storeRelease(theirs, epoch);
     return epoch;
   }
   DEVICE bool wait(u32 value, Stage stage) {

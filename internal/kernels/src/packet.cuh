@@ -39,14 +39,19 @@ DEVICE bool receivePacket(const Args& a, u64 at, u32 flag, u32 peer, u64* data) 
 
 template <class T, class Op, int N>
 DEVICE void packetOneShot(const Args& a) {
+  u64 units = (a.count + kPerEight<T> - 1) / kPerEight<T>;
+  u64 first = blockIndex() * a.chunk;
+  u64 end = first + a.chunk < units ? first + a.chunk : units;
+  u64 begin = first + threadIndex();
+  // The first unit, of most messages the only one of a thread, is on its way
+  // together with the count of calls, and is kept until the peers' have come.
+  u64 early = begin < end ? loadUnit<T>(a.in, begin, a.count) : 0;
+
   u32 flag = a.self->packetEpoch[blockIndex()] + 1;
   if (flag == 0) flag = 2;  // 0 is what fresh memory holds, and 1 would be in the half of the call before
   syncBlock();              // all threads have read the count
   if (threadIndex() == 0) a.self->packetEpoch[blockIndex()] = flag;
 
-  u64 units = (a.count + kPerEight<T> - 1) / kPerEight<T>;
-  u64 first = blockIndex() * a.chunk;
-  u64 end = first + a.chunk < units ? first + a.chunk : units;
   // A block's inbox: two halves, each a row of slots for every other rank.
   u64 row = u64(a.slots) * 16;
   u64 half = (u64(blockIndex()) * 2 + (flag & 1)) * (a.ranks - 1) * row;
@@ -54,8 +59,8 @@ DEVICE void packetOneShot(const Args& a) {
   // Push everything before waiting for anything.
   u64 sendRow = half - first * 16;
 #pragma unroll 1
-  for (u64 i = first + threadIndex(); i < end; i += blockSize()) {
-    u64 mine = loadUnit<T>(a.in, i, a.count);
+  for (u64 i = begin; i < end; i += blockSize()) {
+    u64 mine = i == begin ? early : loadUnit<T>(a.in, i, a.count);
 #pragma unroll
     for (int q = 0; q < N; q++) {
       if (!present<N>(a, q) || q == a.rank) continue;
@@ -64,8 +69,8 @@ DEVICE void packetOneShot(const Args& a) {
     }
   }
 #pragma unroll 1
-  for (u64 i = first + threadIndex(); i < end; i += blockSize()) {
-    u64 mine = loadUnit<T>(a.in, i, a.count);
+  for (u64 i = begin; i < end; i += blockSize()) {
+    u64 mine = i == begin ? early : loadUnit<T>(a.in, i, a.count);
     typename T::Acc acc[kPerEight<T>];
 #pragma unroll
     for (int q = 0; q < N; q++) {
