@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/compare"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
@@ -11,11 +11,15 @@ import (
 
 // compareCommand sets two results side by side.
 type compareCommand struct {
-	Format    string  `enum:"text,markdown,json,benchfmt" default:"text" placeholder:"FORMAT" help:"text, markdown, json; or benchfmt, for benchstat, of one result or two."`
-	FailBelow float64 `name:"fail-below" placeholder:"RATIO" help:"Exit with 7 when a row of B has less than this part of A's speed, is wrong, or is missing."`
-	Modes     string  `placeholder:"A,B" help:"Compare mode A of the first result with mode B of the second; A and B may be the same file."`
-	A         string  `arg:"" name:"A" help:"Result that the other is measured by."`
-	B         string  `arg:"" name:"B" optional:"" help:"Result that is judged."`
+	Format    string   `enum:"text,brief,markdown,json,benchfmt" default:"text" placeholder:"FORMAT" help:"text, brief (narrow, time ratios), markdown, json; or benchfmt, for benchstat, of one result or two."`
+	FailBelow float64  `name:"fail-below" placeholder:"RATIO" help:"Exit with 7 when a row of B has less than this part of A's speed, is wrong, or is missing."`
+	Goal      []string `placeholder:"SIZES=PART" help:"Exit with 7 when a row of B takes more than this part of A's time: 64K:16M=0.80 from 64K to 16M, 1G=0.91 at 1G. May be repeated."`
+	Modes     string   `placeholder:"A,B" help:"Compare mode A of the first result with mode B of the second; A and B may be the same file. Of several modes of a side, 'nccl|nccl-symmetric,auto', the fastest counts at each size."`
+	Types     string   `placeholder:"A,B" help:"Compare data type A of the first result with data type B of the second, at the same bytes."`
+	Placement string   `placeholder:"PLACEMENT" help:"Only out-of-place, or only in-place rows."`
+	Averages  bool     `help:"Compare the averages of cycles, as nccl-tests takes times, where there are single iterations too."`
+	A         string   `arg:"" name:"A" help:"Result that the other is measured by."`
+	B         string   `arg:"" name:"B" optional:"" help:"Result that is judged."`
 }
 
 // Run writes the comparison, then judges it.
@@ -28,8 +32,12 @@ func (c *compareCommand) Run(e *environment, code *failure.Code) error {
 		return f
 	case !(c.FailBelow >= 0 && c.FailBelow < 1e6):
 		return failure.New(failure.Usage, "--fail-below %g is not possible", c.FailBelow)
-	case benchfmt && c.FailBelow > 0:
-		return failure.New(failure.Usage, "--fail-below and --format benchfmt exclude each other")
+	case benchfmt && (c.FailBelow > 0 || len(c.Goal) > 0 || c.Modes != "" || c.Types != "" || c.Placement != "" || c.Averages):
+		return failure.New(failure.Usage, "--format benchfmt takes no other flag: it writes all rows and judges none")
+	}
+	o, err := c.options()
+	if err != nil {
+		return err
 	}
 	a, err := result.ReadFile(c.A)
 	if err != nil {
@@ -44,18 +52,6 @@ func (c *compareCommand) Run(e *environment, code *failure.Code) error {
 		results = append(results, compare.Named{Name: c.B, Run: b})
 	}
 	names := compare.Names{A: c.A, B: c.B}
-	if c.Modes != "" {
-		a, b, ok := strings.Cut(c.Modes, ",")
-		if !ok || benchfmt {
-			return failure.New(failure.Usage, "--modes %q is not possible: give two modes and two results", c.Modes)
-		}
-		for i, mode := range []string{a, b} {
-			if results[i].Run, err = results[i].Run.Only(mode); err != nil {
-				return err
-			}
-		}
-		names = compare.Names{A: c.A + " " + a, B: c.B + " " + b}
-	}
 	if benchfmt {
 		for _, n := range results {
 			if len(n.Run.Rows) == 0 {
@@ -66,32 +62,65 @@ func (c *compareCommand) Run(e *environment, code *failure.Code) error {
 		}
 		return written(compare.WriteBenchfmt(e.stdout, results...))
 	}
-	x, err := compare.Compare(results[0].Run, results[1].Run)
+	x, err := compare.Compare(results[0].Run, results[1].Run, o)
 	if err != nil {
 		return err
 	}
-	var failures []string
+	var below []string
 	if c.FailBelow > 0 {
-		failures = x.Below(c.FailBelow)
+		below = x.Below(c.FailBelow)
 	}
+	missed := x.Missed()
 	switch c.Format {
 	case "json":
-		err = x.WriteJSON(e.stdout, names, c.FailBelow, failures)
+		err = x.WriteJSON(e.stdout, names, c.FailBelow, slices.Concat(below, missed))
 	case "markdown":
 		err = x.WriteMarkdown(e.stdout, names)
+	case "brief":
+		err = x.WriteBrief(e.stdout, names)
 	default:
 		err = x.WriteText(e.stdout, names)
 	}
 	if err := written(err); err != nil {
 		return err
 	}
-	if len(failures) > 0 {
-		for _, f := range failures {
-			fmt.Fprintf(e.stderr, "%s: below %g: %s\n", program, c.FailBelow, f)
-		}
+	for _, f := range below {
+		fmt.Fprintf(e.stderr, "%s: below %g: %s\n", program, c.FailBelow, f)
+		*code = failure.WrongData
+	}
+	for _, f := range missed {
+		fmt.Fprintf(e.stderr, "%s: goal missed: %s\n", program, f)
 		*code = failure.WrongData
 	}
 	return nil
+}
+
+// options reads the flags that choose rows and set goals.
+func (c *compareCommand) options() (o compare.Options, err error) {
+	o.Averages = c.Averages
+	if c.Modes != "" {
+		if o.ModesA, o.ModesB, err = compare.ParseModes(c.Modes); err != nil {
+			return o, err
+		}
+	}
+	if c.Types != "" {
+		if o.TypeA, o.TypeB, err = compare.ParseTypes(c.Types); err != nil {
+			return o, err
+		}
+	}
+	if c.Placement != "" {
+		if o.Placement, err = oneOf("placement", c.Placement, []result.Placement{result.OutOfPlace, result.InPlace}); err != nil {
+			return o, err
+		}
+	}
+	for _, text := range c.Goal {
+		g, err := compare.ParseGoal(text)
+		if err != nil {
+			return o, err
+		}
+		o.Goals = append(o.Goals, g)
+	}
+	return o, nil
 }
 
 func written(err error) error {

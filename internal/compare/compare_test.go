@@ -75,7 +75,7 @@ func sample() (a, b *result.Run) {
 
 func TestFormats(t *testing.T) {
 	a, b := sample()
-	c, err := compare.Compare(a, b)
+	c, err := compare.Compare(a, b, compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,18 +83,36 @@ func TestFormats(t *testing.T) {
 	simulated := func() *compare.Comparison {
 		a, b := sample()
 		a.Simulated, b.Simulated = true, true
-		c, err := compare.Compare(a, b)
+		c, err := compare.Compare(a, b, compare.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
+	best := func(write func(*compare.Comparison, *bytes.Buffer) error) func(*bytes.Buffer) error {
+		return func(w *bytes.Buffer) error {
+			r := peers()
+			c, err := compare.Compare(r, r, compare.Options{ModesA: []string{"nccl", "nccl-symmetric", "torch"}, ModesB: []string{"auto"},
+				Goals: []compare.Goal{{From: 1 << 10, To: 16 << 10, Time: 0.9}, {From: 1 << 30, To: 1 << 30, Time: 0.91}}})
+			if err != nil {
+				return err
+			}
+			return write(c, w)
+		}
+	}
 	for name, write := range map[string]func(*bytes.Buffer) error{
-		"compare.txt":   func(w *bytes.Buffer) error { return c.WriteText(w, names) },
-		"compare.md":    func(w *bytes.Buffer) error { return c.WriteMarkdown(w, names) },
-		"compare.json":  func(w *bytes.Buffer) error { return c.WriteJSON(w, names, 0.99, c.Below(0.99)) },
-		"simulated.txt": func(w *bytes.Buffer) error { return simulated().WriteText(w, names) },
-		"simulated.md":  func(w *bytes.Buffer) error { return simulated().WriteMarkdown(w, names) },
+		"best.brief": best(func(c *compare.Comparison, w *bytes.Buffer) error { return c.WriteBrief(w, names) }),
+		"best.txt":   best(func(c *compare.Comparison, w *bytes.Buffer) error { return c.WriteText(w, names) }),
+		"best.md":    best(func(c *compare.Comparison, w *bytes.Buffer) error { return c.WriteMarkdown(w, names) }),
+		"best.json": best(func(c *compare.Comparison, w *bytes.Buffer) error {
+			return c.WriteJSON(w, names, 0, c.Missed())
+		}),
+		"simulated.brief": func(w *bytes.Buffer) error { return simulated().WriteBrief(w, names) },
+		"compare.txt":     func(w *bytes.Buffer) error { return c.WriteText(w, names) },
+		"compare.md":      func(w *bytes.Buffer) error { return c.WriteMarkdown(w, names) },
+		"compare.json":    func(w *bytes.Buffer) error { return c.WriteJSON(w, names, 0.99, c.Below(0.99)) },
+		"simulated.txt":   func(w *bytes.Buffer) error { return simulated().WriteText(w, names) },
+		"simulated.md":    func(w *bytes.Buffer) error { return simulated().WriteMarkdown(w, names) },
 		"two.bench": func(w *bytes.Buffer) error {
 			return compare.WriteBenchfmt(w, compare.Named{Name: "old.json", Run: a}, compare.Named{Name: "new.json", Run: b})
 		},
@@ -121,7 +139,7 @@ func TestFormats(t *testing.T) {
 
 func TestVerdicts(t *testing.T) {
 	a, b := sample()
-	c, err := compare.Compare(a, b)
+	c, err := compare.Compare(a, b, compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +169,7 @@ func TestVerdicts(t *testing.T) {
 func TestBelow(t *testing.T) {
 	a, b := run(row("ring", 1024, around(10)...), row("ring", 2048, around(10)...)), run(row("ring", 1024, around(10)...), row("ring", 2048, around(20)...))
 	below := func(ratio float64) []string {
-		c, err := compare.Compare(a, b)
+		c, err := compare.Compare(a, b, compare.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +205,7 @@ func TestRefused(t *testing.T) {
 	} {
 		a, b := run(row("ring", 1024, 1, 2)), run(row("ring", 1024, 1, 2))
 		tt.change(b)
-		if _, err := compare.Compare(a, b); failure.CodeOf(err) != failure.Usage || !strings.Contains(err.Error(), tt.want) {
+		if _, err := compare.Compare(a, b, compare.Options{}); failure.CodeOf(err) != failure.Usage || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -195,7 +213,7 @@ func TestRefused(t *testing.T) {
 
 // Two results of one mode each are compared whatever their modes.
 func TestOtherMode(t *testing.T) {
-	c, err := compare.Compare(run(row("ring", 1024, around(10)...)), run(row("nvls-zero-copy", 1024, around(5)...)))
+	c, err := compare.Compare(run(row("ring", 1024, around(10)...)), run(row("nvls-zero-copy", 1024, around(5)...)), compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +234,7 @@ func TestSymmetry(t *testing.T) {
 		times := rapid.SliceOfN(rapid.Float64Range(1, 100), 1, 40)
 		a, b := run(row("ring", 1024, times.Draw(t, "a")...)), run(row("ring", 1024, times.Draw(t, "b")...))
 		get := func(x, y *result.Run) compare.Row {
-			c, err := compare.Compare(x, y)
+			c, err := compare.Compare(x, y, compare.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -250,7 +268,7 @@ func TestCoverage(t *testing.T) {
 			for i := range s {
 				s[i] = math.Exp(2 * rng.NormFloat64())
 			}
-			c, err := compare.Compare(run(row("ring", 1024, s...)), run(row("ring", 1024, s...)))
+			c, err := compare.Compare(run(row("ring", 1024, s...)), run(row("ring", 1024, s...)), compare.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -281,7 +299,7 @@ func TestKnownIntervals(t *testing.T) {
 			s[i] = float64(i + 1)
 		}
 		rand.New(rand.NewPCG(5, 6)).Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] })
-		c, err := compare.Compare(run(row("ring", 1024, s...)), run(row("ring", 1024, s...)))
+		c, err := compare.Compare(run(row("ring", 1024, s...)), run(row("ring", 1024, s...)), compare.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +322,7 @@ func TestManySamples(t *testing.T) {
 	for i := range s {
 		s[i] = float64(i + 1)
 	}
-	c, err := compare.Compare(run(row("ring", 1024, s...)), run(row("ring", 1024, s...)))
+	c, err := compare.Compare(run(row("ring", 1024, s...)), run(row("ring", 1024, s...)), compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +335,7 @@ func TestManySamples(t *testing.T) {
 
 func TestJSONIsWhole(t *testing.T) {
 	a, b := sample()
-	c, err := compare.Compare(a, b)
+	c, err := compare.Compare(a, b, compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

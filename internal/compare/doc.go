@@ -4,7 +4,8 @@
 // Rules of the package:
 //
 //   - A row is compared with the row of the same mode, size, placement, data
-//     type, operation and use of graphs; what one side lacks is named.
+//     type, operation and use of graphs; what one side lacks is named. Options
+//     choose other modes or types, or the fastest of several modes at each size.
 //   - Times are compared by medians, and each median has a 95 % confidence
 //     interval from order statistics, which assumes nothing about the
 //     distribution. Two medians differ when their intervals do not overlap. This

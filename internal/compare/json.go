@@ -19,14 +19,16 @@ type side struct {
 	Device    string        `json:"device"`
 	WorldSize int           `json:"world_size"`
 	Status    result.Status `json:"status"`
-	Mode      string        `json:"mode,omitempty"` // when the sides have one mode each
+	Mode      string        `json:"mode,omitempty"` // when the sides have modes of their own
+	Type      string        `json:"datatype,omitempty"`
+	Missing   []string      `json:"missing_modes,omitempty"` // asked for, without rows
 }
 
 // WriteJSON writes everything of the comparison. below is the ratio that was
-// asked for, 0 when none, and failures what fails it.
+// asked for, 0 when none, and failures what fails it or a goal.
 func (c *Comparison) WriteJSON(w io.Writer, names Names, below float64, failures []string) error {
-	of := func(name, mode string, r *result.Run) side {
-		return side{name, r.ID, r.Version, r.Tool, r.DeviceName(), r.WorldSize, r.Status, mode}
+	of := func(name, mode, datatype string, missing []string, r *result.Run) side {
+		return side{name, r.ID, r.Version, r.Tool, r.DeviceName(), r.WorldSize, r.Status, mode, datatype, missing}
 	}
 	list := func(k []Key) []Key {
 		if k == nil {
@@ -50,10 +52,11 @@ func (c *Comparison) WriteJSON(w io.Writer, names Names, below float64, failures
 		OnlyA      []Key           `json:"only_a"`
 		OnlyB      []Key           `json:"only_b"`
 		Verdicts   map[Verdict]int `json:"verdicts"`
+		Goals      []Goal          `json:"goals,omitempty"`
 		Below      float64         `json:"fail_below,omitempty"`
 		Failures   []string        `json:"failures,omitempty"`
 	}{
-		Schema, of(names.A, c.ModeA, c.A), of(names.B, c.ModeB, c.B), c.A.Simulated, c.A.SharedGPU, c.A.Labels(), Method, Confidence,
-		c.Rows, list(c.OnlyA), list(c.OnlyB), c.Count(), below, failures,
+		Schema, of(names.A, c.ModeA, c.TypeA, c.MissingA, c.A), of(names.B, c.ModeB, c.TypeB, c.MissingB, c.B), c.A.Simulated, c.A.SharedGPU, c.A.Labels(), Method, Confidence,
+		c.Rows, list(c.OnlyA), list(c.OnlyB), c.Count(), c.Goals, below, failures,
 	})
 }

@@ -18,31 +18,56 @@ type Names struct{ A, B string }
 const Method = "medians; 95 % confidence intervals of the medians from order statistics (no assumption on the distribution); " +
 	"faster and slower mean that the intervals do not overlap; iterations of one run tell the noise within it, not between runs"
 
-// headings of a table, and which columns are numbers.
-var headings = []string{"size (B)", "mode", "placement", "type", "op", "A (us)", "A ±", "B (us)", "B ±", "A busbw", "B busbw", "B/A", "verdict"}
+// headings of a table, and which columns are numbers. The last one is there when
+// there are goals.
+var headings = []string{"size (B)", "mode", "placement", "type", "op", "A (us)", "A ±", "B (us)", "B ±", "A busbw", "B busbw", "B/A", "verdict", "time, goal"}
 
 func number(column int) bool {
-	return column == 0 || column >= 5 && column < len(headings)-1
+	return column == 0 || column >= 5 && column < len(headings)-2
+}
+
+// columns are the headings of this comparison.
+func (c *Comparison) columns() []string {
+	if len(c.Goals) == 0 {
+		return headings[:len(headings)-1]
+	}
+	return headings
 }
 
 // cells writes a row.
 func (c *Comparison) cells(r *Row) []string {
 	mode := r.Mode
 	if c.ModeA != "" {
-		mode = c.ModeA + " > " + c.ModeB
+		mode = r.ModeA + " > " + r.ModeB
 	}
 	if r.Graph {
 		mode += ", graph"
 	}
-	verdict := string(r.Verdict)
-	if r.Basis == Averages && r.Verdict != Undecided {
-		verdict += " (averages)"
-	}
-	return []string{
+	return append([]string{
 		fmt.Sprint(r.Size), mode, string(r.Placement), cmp.Or(r.DataType, "?"), cmp.Or(r.Op, "?"),
 		fmt.Sprintf("%.2f", r.A.Median), spread(r.A), fmt.Sprintf("%.2f", r.B.Median), spread(r.B),
-		fmt.Sprintf("%.2f", r.BusA), fmt.Sprintf("%.2f", r.BusB), fmt.Sprintf("%.3f", r.Ratio), verdict,
+		fmt.Sprintf("%.2f", r.BusA), fmt.Sprintf("%.2f", r.BusB), fmt.Sprintf("%.3f", r.Ratio), verdictOf(r),
+	}, goalCell(c, r)...)
+}
+
+func verdictOf(r *Row) string {
+	if r.Basis == Averages && r.Verdict != Undecided {
+		return string(r.Verdict) + " (averages)"
 	}
+	return string(r.Verdict)
+}
+
+// goalCell is the cell of the last column, if there is one.
+func goalCell(c *Comparison, r *Row) []string {
+	switch {
+	case len(c.Goals) == 0:
+		return nil
+	case r.Goal == nil:
+		return []string{""}
+	case r.Met():
+		return []string{fmt.Sprintf("≤ %g: met", *r.Goal)}
+	}
+	return []string{fmt.Sprintf("≤ %g: MISSED", *r.Goal)}
 }
 
 func spread(e Estimate) string {
@@ -97,6 +122,23 @@ func (c *Comparison) notes() []string {
 		out = append(out, fmt.Sprintf("Rows with fewer than 6 iterations, on one side or both: %d; no noise estimate is possible there.", few))
 	}
 	for _, side := range []struct {
+		name    string
+		missing []string
+	}{{"A", c.MissingA}, {"B", c.MissingB}} {
+		if len(side.missing) > 0 {
+			out = append(out, fmt.Sprintf("%s has no rows of mode %s; the others count.", side.name, strings.Join(side.missing, ", ")))
+		}
+	}
+	if c.partial > 0 {
+		out = append(out, fmt.Sprintf("Rows where a side lacks some of its modes: %d; the fastest of the others counts there.", c.partial))
+	}
+	if strings.Contains(c.ModeA+c.ModeB, modeSeparator) {
+		out = append(out, "Of several modes the one of the least median is taken at each size, which favours the side that has more of them.")
+	}
+	if len(c.Goals) > 0 {
+		out = append(out, c.goalNote())
+	}
+	for _, side := range []struct {
 		name string
 		keys []Key
 	}{{"A", c.OnlyA}, {"B", c.OnlyB}} {
@@ -115,27 +157,68 @@ func (c *Comparison) notes() []string {
 	return out
 }
 
+// goalNote counts the goals that are met.
+func (c *Comparison) goalNote() string {
+	rows, met := 0, 0
+	for _, r := range c.Rows {
+		if r.Goal != nil {
+			rows++
+			if r.Met() {
+				met++
+			}
+		}
+	}
+	var goals []string
+	for _, g := range c.Goals {
+		goals = append(goals, g.String())
+	}
+	return fmt.Sprintf("Goals (sizes = largest part of A's time): %s. Met in %d of %d rows.", strings.Join(goals, ", "), met, rows)
+}
+
 // WriteText writes a table for terminals.
 func (c *Comparison) WriteText(out io.Writer, names Names) error {
 	w := bufio.NewWriter(out)
-	mark := ""
-	if l := c.A.Label(); l != "" {
-		mark = "  [" + l + "]"
-	}
-	fmt.Fprintf(w, "A = %s%s\nB = %s%s\n\n", describe(names.A, c.A), mark, describe(names.B, c.B), mark)
-	table := [][]string{headings}
+	mark := c.writeSides(w, names)
+	fmt.Fprintln(w)
+	table := [][]string{c.columns()}
 	for i := range c.Rows {
 		table = append(table, c.cells(&c.Rows[i]))
 	}
-	width := make([]int, len(headings))
-	for _, line := range table {
+	writeAligned(w, table, number, mark)
+	fmt.Fprintln(w)
+	for _, n := range c.notes() {
+		fmt.Fprintln(w, n+mark)
+	}
+	return w.Flush()
+}
+
+// writeSides says what A and B are, and gives the label that every line carries.
+func (c *Comparison) writeSides(w io.Writer, names Names) (mark string) {
+	if l := c.A.Label(); l != "" {
+		mark = "  [" + l + "]"
+	}
+	fmt.Fprintf(w, "A = %s%s\nB = %s%s\n", describe(names.A, c.A), mark, describe(names.B, c.B), mark)
+	return mark
+}
+
+// writeAligned writes a table whose columns are as wide as they need to be, those
+// of numbers to the right, and mark after each line. Columns without a word below
+// their heading are left out.
+func writeAligned(w io.Writer, table [][]string, number func(column int) bool, mark string) {
+	width := make([]int, len(table[0]))
+	for _, line := range table[1:] {
 		for i, s := range line {
-			width[i] = max(width[i], utf8.RuneCountInString(s))
+			if s != "" {
+				width[i] = max(width[i], utf8.RuneCountInString(s), utf8.RuneCountInString(table[0][i]))
+			}
 		}
 	}
 	for _, line := range table {
 		var b strings.Builder
 		for i, s := range line {
+			if width[i] == 0 {
+				continue
+			}
 			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(s))
 			if number(i) {
 				b.WriteString(pad + s + "  ")
@@ -145,11 +228,6 @@ func (c *Comparison) WriteText(out io.Writer, names Names) error {
 		}
 		fmt.Fprintf(w, "%s%s\n", strings.TrimRight(b.String(), " "), mark)
 	}
-	fmt.Fprintln(w)
-	for _, n := range c.notes() {
-		fmt.Fprintln(w, n+mark)
-	}
-	return w.Flush()
 }
 
 // WriteMarkdown writes the same as a table of Markdown.
@@ -165,8 +243,8 @@ func (c *Comparison) WriteMarkdown(out io.Writer, names Names) error {
 		}
 		fmt.Fprintln(w, "|")
 	}
-	line(headings)
-	for i := range headings {
+	line(c.columns())
+	for i := range c.columns() {
 		if number(i) {
 			fmt.Fprint(w, "|---:")
 		} else {

@@ -1,12 +1,9 @@
 package result
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
 // State says how far a run came.
@@ -194,24 +191,3 @@ func (r *Run) Labels() []string {
 
 // Label joins Labels by commas.
 func (r *Run) Label() string { return strings.Join(r.Labels(), ", ") }
-
-// Only is the run with the rows of one mode.
-func (r *Run) Only(mode string) (*Run, error) {
-	only := *r
-	only.Rows = nil
-	var there []string
-	for _, row := range r.Rows {
-		if row.Mode == mode {
-			only.Rows = append(only.Rows, row)
-		}
-		if !slices.Contains(there, row.Mode) {
-			there = append(there, row.Mode)
-		}
-	}
-	if only.Rows == nil {
-		return nil, &failure.Error{Code: failure.Usage, What: fmt.Sprintf("the result has no rows of mode %q", mode),
-			Why: "it has " + strings.Join(there, ", "), Do: "name one of those", By: failure.User}
-	}
-	only.Modes = []string{mode}
-	return &only, nil
-}

@@ -1,0 +1,80 @@
+package compare
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/configs"
+)
+
+// briefHeadings of the narrow table. The time of B is a part of A's, unlike B/A of
+// the wide one, which is of speeds.
+var briefHeadings = []string{"size", "A (us)", "A is", "B (us)", "B is", "time B/A", "B: busbw", "of stores", "verdict", "goal"}
+
+func briefNumber(column int) bool { return column != 2 && column != 4 && column < 8 }
+
+// WriteBrief writes a narrow table for each placement, data type, operation and
+// graphs or not: times, their ratio, the
+// part of the stores' measured rate that B's links carried, and the goal.
+func (c *Comparison) WriteBrief(out io.Writer, names Names) error {
+	w := bufio.NewWriter(out)
+	mark := c.writeSides(w, names)
+	for rows := c.Rows; len(rows) > 0; {
+		head := rows[0].Key
+		head.Size = 0
+		n := slices.IndexFunc(rows, func(r Row) bool { k := r.Key; k.Size = 0; return k != head })
+		if n < 0 {
+			n = len(rows)
+		}
+		graph := "no graph"
+		if head.Graph {
+			graph = "graph"
+		}
+		mode := ""
+		if head.Mode != "" {
+			mode = head.Mode + ", "
+		}
+		fmt.Fprintf(w, "\n%s%s, %s, %s, %s%s\n", mode, head.Placement, cmp.Or(head.DataType, "unknown type"), cmp.Or(head.Op, "unknown op"), graph, mark)
+		table := [][]string{briefHeadings}
+		for i := range n {
+			table = append(table, c.briefCells(&rows[i]))
+		}
+		writeAligned(w, table, briefNumber, mark)
+		rows = rows[n:]
+	}
+	fmt.Fprintln(w)
+	for _, n := range c.notes() {
+		fmt.Fprintln(w, n+mark)
+	}
+	return w.Flush()
+}
+
+func (c *Comparison) briefCells(r *Row) []string {
+	share, goal := "", ""
+	if r.StoreShareB != nil {
+		share = fmt.Sprintf("%.1f%%", 100**r.StoreShareB)
+	}
+	if cell := goalCell(c, r); cell != nil {
+		goal = cell[0]
+	}
+	return []string{
+		collective.FormatBytes(r.Size), fmt.Sprintf("%.2f", r.A.Median), cmp.Or(r.ModeA, r.Mode), fmt.Sprintf("%.2f", r.B.Median), r.ranOnB(),
+		fmt.Sprintf("%.3f", r.TimeRatio()), fmt.Sprintf("%.2f", r.BusB), share, verdictOf(r), goal,
+	}
+}
+
+// ranOnB names what B ran: its mode and algorithm, for auto that of its choice.
+func (r *Row) ranOnB() string {
+	mode := cmp.Or(r.ModeB, r.Mode)
+	switch {
+	case r.AlgorithmB == "":
+		return mode
+	case mode == configs.ModeAuto:
+		return r.AlgorithmB
+	}
+	return mode + " " + r.AlgorithmB
+}
