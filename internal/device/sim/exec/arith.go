@@ -17,7 +17,7 @@ func init() {
 		"popc": compileCount, "clz": compileCount, "brev": compileCount, "bfind": compileBfind,
 		"setp": compileSetp, "set": compileSet, "selp": compileSelp, "slct": compileSlct,
 		"mov": compileMov, "cvt": compileCvt, "cvta": compileCvta, "isspacep": compileIsspacep,
-		"ld": compileLoad, "ldu": compileLoad, "st": compileStore, "atom": compileAtom, "red": compileAtom,
+		"cp": compileCopy, "ld": compileLoad, "ldu": compileLoad, "st": compileStore, "atom": compileAtom, "red": compileAtom,
 		"multimem": compileMultimem, "fence": compileFence, "membar": compileFence,
 		"bra": compileBra, "brx": compileBrx, "ret": compileExit, "exit": compileExit, "trap": compileTrap,
 		"nanosleep": compileNanosleep, "bar": compileBarrier, "barrier": compileBarrier,

@@ -45,6 +45,7 @@ func compileAtom(b *build) {
 		dst = b.dst(0, t.bits)
 		m.spin = b.c.newSpin()
 	}
+	b.noteShared(m)
 	model := b.c.weak && m.isGlobal()
 	b.emit(func(w *warp) {
 		a, x := &w.r[m.base], &w.r[src]
@@ -164,14 +165,14 @@ var bitOps = map[string]func(a, b uint64) uint64{
 // compileFence compiles fence and membar.
 func compileFence(b *build) {
 	b.args(0, 0)
-	o, s, proxy := acquireRelease, scopeSystem, false
+	if b.take("proxy") {
+		b.proxyFence()
+		return
+	}
+	o, s := acquireRelease, scopeSystem
 	if b.in.Op == "membar" {
 		if b.oneOf("cta", "gl", "sys") == "" {
 			b.refuse("level")
-		}
-	} else if proxy = b.take("proxy"); proxy {
-		if !b.take("alias") {
-			b.refuse("")
 		}
 	} else {
 		b.oneOf("sc", "acq_rel")
@@ -187,10 +188,31 @@ func compileFence(b *build) {
 		}
 	}
 	if b.c.weak {
-		if !proxy { // the model knows of no proxies
-			b.emit(func(w *warp) { w.weakFence(s) })
-		}
+		b.emit(func(w *warp) { w.weakFence(s) })
 		return
 	}
 	b.emit(func(w *warp) { w.fence(o, s) })
+}
+
+// proxyFence compiles fence.proxy. Of proxies the memory model knows the async
+// one only.
+func (b *build) proxyFence() {
+	if b.in.Op != "fence" {
+		b.refuse("modifier .proxy")
+	}
+	sharedToo, globalToo := false, false
+	switch b.oneOf("alias", "async") {
+	case "alias":
+	case "async":
+		b.needs(90, 80)
+		space := b.oneOf("global", "shared::cta")
+		sharedToo, globalToo = space != "global", space != "shared::cta"
+	default:
+		b.refuse("kind of proxy")
+	}
+	if b.c.weak {
+		b.emit(func(w *warp) { w.fenceProxy(sharedToo, globalToo) })
+		return
+	}
+	b.emit(func(w *warp) { w.fence(acquireRelease, scopeSystem) })
 }

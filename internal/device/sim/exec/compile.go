@@ -104,6 +104,7 @@ type compiler struct {
 	arch     int // of .target: 90 for sm_90
 	isa      int // of .version: 83 for 8.3
 	weak     bool
+	bulk     bool // the kernel has bulk copies
 }
 
 // Compile makes a kernel of an entry of m. It fails with an
@@ -294,6 +295,7 @@ func (c *compiler) walk(s *ptx.Scope, e *env) {
 				c.flat = append(c.flat, flat{label: l, env: e})
 			}
 		case it.Instr != nil:
+			c.bulk = c.bulk || it.Instr.Op == "cp"
 			c.flat = append(c.flat, flat{in: it.Instr, env: e})
 		case it.Scope != nil:
 			c.walk(it.Scope, newEnv(e))

@@ -32,6 +32,8 @@ type cta struct {
 	live    int    // threads that have not ended
 	bar     [barriers]barrier
 	weak    *blockModel        // nil but in the weak memory model
+	copies  []*bulkCopy        // that some thread has not waited for
+	groups  map[uint32]int     // of bulk copies that a thread has committed
 	warpFor [][warpSize]uint32 // for whom each lane waits at a warp barrier
 }
 
@@ -136,7 +138,7 @@ func (c *cta) check(id int) {
 	}
 	*bar = barrier{}
 	if c.weak != nil {
-		c.weak.met[id] = 0
+		c.weak.met[id], c.weak.metProxied[id] = 0, 0
 	}
 }
 
@@ -153,6 +155,8 @@ func (c *cta) begin(index, sm uint32) {
 	c.live = int(c.run.l.Block)
 	c.bar = [barriers]barrier{}
 	clear(c.shared)
+	c.copies = c.copies[:0]
+	clear(c.groups)
 	for i := range c.warps {
 		w := &c.warps[i]
 		w.live, w.wait, w.gave, w.atWarp, w.spun, w.idle = w.full, 0, 0, 0, false, false

@@ -56,6 +56,7 @@ func (r *run) explore(ctx context.Context) (err error) {
 				worked = r.turn(c)
 			}
 			if c.live == 0 {
+				c.endCopies()
 				x.end(c)
 				r.stats.blocks++
 				if len(order) > 0 {

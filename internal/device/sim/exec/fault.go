@@ -16,6 +16,8 @@ const (
 	WrongSpace                        // a shared, local or parameter address out of its window (CUDA 717)
 	Trap                              // a trap instruction (CUDA 719)
 	Deadlock                          // threads wait at a barrier that can never be complete (hardware hangs; CUDA 719)
+	BulkSize                          // a bulk copy of a size that is no multiple of 16 (undefined; CUDA 719)
+	BulkUnread                        // a block ended before it knew that its bulk copies had read its shared memory (undefined; CUDA 719)
 	DataRace                          // weak memory model only: a store that no synchronisation puts behind a read of another process (undefined; CUDA 719)
 )
 
@@ -28,6 +30,8 @@ var kindNames = [...]string{
 	WrongSpace:        "address outside its state space",
 	Trap:              "trap instruction",
 	Deadlock:          "barrier that can never be complete",
+	BulkSize:          "bulk copy of a size that is no multiple of 16:",
+	BulkUnread:        "the block ended without waiting until its bulk copy had read shared memory; to",
 	DataRace:          "data race: the store takes effect where another rank may still be reading, at",
 }
 

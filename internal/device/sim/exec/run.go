@@ -146,6 +146,7 @@ func (r *run) all(ctx context.Context) (err error) {
 				continue
 			}
 			worked = true
+			c.endCopies()
 			r.stats.blocks++
 			if next < r.l.Grid {
 				c.begin(next, c.sm)
@@ -189,6 +190,9 @@ func (c *cta) turn() (worked bool) {
 	}
 	if stuck && c.live > 0 {
 		c.deadlock()
+	}
+	if len(c.copies) > 0 {
+		c.moveCopies()
 	}
 	return worked
 }

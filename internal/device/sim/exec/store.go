@@ -17,6 +17,7 @@ func compileStore(b *build) {
 	for _, o := range b.elements(b.arg(1), n) {
 		src = append(src, b.value(&o, t.bits, true))
 	}
+	b.noteShared(m)
 	if b.c.weak && m.isGlobal() {
 		b.emit(weakStore(m, src, t.bits))
 		return

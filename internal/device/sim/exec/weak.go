@@ -51,12 +51,15 @@ type model struct {
 // blockModel is the weak memory of a block.
 type blockModel struct {
 	level
-	m       *model
-	block   uint32
-	threads []threadModel
-	met     [barriers]uint64 // at each barrier: what the threads there have acquired, at most
-	grown   uint64           // as of model, at block scope
-	pace    uint32           // the slower, the higher
+	m          *model
+	block      uint32
+	threads    []threadModel
+	met        [barriers]uint64 // at each barrier: what the threads there have acquired, at most
+	words      []sharedWord     // kernels with bulk copies: shared memory as the async proxy sees it
+	common     []int            // of these, what all threads may make known to it
+	metProxied [barriers]uint64 // as met, of proxied
+	grown      uint64           // as of model, at block scope
+	pace       uint32           // the slower, the higher
 }
 
 // threadModel is the weak memory of a thread.
@@ -64,6 +67,8 @@ type threadModel struct {
 	level
 	acquired uint64 // the moment up to which it must see everybody's stores
 	released uint64 // the moment of its last release to all
+	proxied  uint64 // of acquired, what a fence.proxy.async has carried over to bulk copies
+	words    []int  // shared memory that it has stored to, and the async proxy may not know
 	observed uint64 // the latest such moment of a thread whose store a strong load has seen
 }
 
@@ -97,11 +102,14 @@ func (m *model) begin(c *cta) {
 	b.m, b.block = m, c.index
 	b.reset()
 	b.grown = m.h.now()
-	b.met = [barriers]uint64{}
+	b.met, b.metProxied = [barriers]uint64{}, [barriers]uint64{}
+	clear(b.words)
+	b.common = b.common[:0]
 	b.pace = []uint32{1, 1, 2, 4, 8}[m.rng.IntN(5)]
 	for i := range b.threads {
 		b.threads[i].reset()
 		b.threads[i].acquired, b.threads[i].observed, b.threads[i].released = b.grown, 0, 0
+		b.threads[i].proxied, b.threads[i].words = b.grown, b.threads[i].words[:0]
 	}
 }
 
@@ -242,7 +250,7 @@ func (m *model) flush(b *blockModel, t *threadModel, p unsafe.Pointer) {
 func (m *model) underway(resident []*cta) int {
 	n := len(m.stores)
 	for _, c := range resident {
-		n += len(c.weak.stores)
+		n += len(c.weak.stores) + c.copiesLeft()
 		for i := range c.weak.threads {
 			n += len(c.weak.threads[i].stores)
 		}
@@ -261,6 +269,10 @@ func (m *model) settle(resident []*cta) {
 		return
 	}
 	c := resident[m.rng.IntN(len(resident))]
+	if len(c.copies) > 0 && m.rng.IntN(2) == 0 {
+		m.settleCopy(c)
+		return
+	}
 	b := c.weak
 	if len(b.stores) > 0 && m.rng.IntN(4) == 0 {
 		s := &b.stores[b.any(m.rng)]
@@ -315,7 +327,9 @@ func (b *blockModel) arrive(w *warp, id int) {
 	for _, l := range w.act {
 		t := w.thread(l & 31)
 		t.into(&b.level)
+		b.arriveShared(t)
 		b.met[id] = max(b.met[id], t.acquired)
+		b.metProxied[id] = max(b.metProxied[id], t.proxied)
 	}
 }
 
@@ -325,23 +339,26 @@ func (b *blockModel) leave(w *warp, id int, m uint32) {
 		if m>>l&1 != 0 {
 			t := w.thread(l)
 			t.acquired = max(t.acquired, b.met[id])
+			t.proxied = max(t.proxied, b.metProxied[id])
 		}
 	}
 }
 
 // meet is arrive and leave for threads of one warp.
 func (b *blockModel) meet(w *warp, m uint32) {
-	var most uint64
+	var most, proxied uint64
 	for l := range uint8(warpSize) {
 		if m>>l&1 != 0 {
 			t := w.thread(l)
 			t.into(&b.level)
-			most = max(most, t.acquired)
+			b.arriveShared(t)
+			most, proxied = max(most, t.acquired), max(proxied, t.proxied)
 		}
 	}
 	for l := range uint8(warpSize) {
 		if m>>l&1 != 0 {
-			w.thread(l).acquired = most
+			t := w.thread(l)
+			t.acquired, t.proxied = most, proxied
 		}
 	}
 }
