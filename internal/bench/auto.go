@@ -79,7 +79,7 @@ func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 			continue
 		}
 		a := attempt{mode: m}
-		ok, err := t.try(ctx, &a, size, quickIters, 1)
+		ok, err := t.try(ctx, &a, size, quickIters, 1, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -129,15 +129,19 @@ func (t *table) follow(size uint64) (*mode, error) {
 // search times the best candidates longer, and with other geometries.
 func (t *table) search(ctx context.Context, best []attempt, size uint64) ([]attempt, error) {
 	var out []attempt
+	var least time.Duration
 	for _, c := range best {
 		for _, geometry := range geometries(size, t.b.group.MaxBlocks()) {
 			a := attempt{mode: c.mode, tuning: geometry}
-			ok, err := t.try(ctx, &a, size, searchIters, searchRepeats)
+			ok, err := t.try(ctx, &a, size, searchIters, searchRepeats, least)
 			if err != nil {
 				return nil, err
 			}
 			if ok {
 				out = append(out, a)
+				if least == 0 || a.took < least {
+					least = a.took
+				}
 			}
 		}
 	}
@@ -159,8 +163,9 @@ func geometries(size uint64, maxBlocks uint32) []collective.Tuning {
 }
 
 // try times an attempt: the slowest rank's time of one iteration, the shortest of
-// repeats. ok is false when the mode cannot take the size.
-func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats int) (ok bool, err error) {
+// repeats. ok is false when the mode cannot take the size, and when it is hopeless
+// beside what took least, 0 for nothing.
+func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats int, least time.Duration) (ok bool, err error) {
 	b := t.b
 	calls, err := a.mode.with(a.tuning).prepare(size, t.dtype, t.op, result.OutOfPlace)
 	if cannotRun(err) {
@@ -170,8 +175,15 @@ func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats
 	if err := b.node.Vote(ctx, "prepare "+a.mode.name, err); err != nil {
 		return false, err
 	}
-	if _, err := b.loop(ctx, calls, quickWarmup); err != nil {
+	warm, err := b.loop(ctx, calls, quickWarmup)
+	if err != nil {
 		return false, err
+	}
+	if least > 0 {
+		all, err := gather(ctx, b.node, "compare candidates", warm.total)
+		if err != nil || hopeless(slices.Max(all)/quickWarmup, least) {
+			return false, err
+		}
 	}
 	for i := range repeats {
 		took, err := b.loop(ctx, calls, iters)
@@ -188,6 +200,11 @@ func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats
 	}
 	return true, nil
 }
+
+// hopeless reports whether a first iteration of took says enough: a gigabyte by a
+// single block takes a hundred times as long as by all, and would take minutes to
+// time well. Below a millisecond first iterations say nothing and cost nothing.
+func hopeless(took, least time.Duration) bool { return took > 3*least+time.Millisecond }
 
 // readTuning gives every rank the tuning file that rank 0 reads.
 func (b *bench) readTuning(ctx context.Context) error {
