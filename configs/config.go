@@ -31,6 +31,7 @@ type Config struct {
 	Sim       Sim       `toml:"sim"`
 
 	origins map[string]string // by key: where its value came from
+	file    string            // that Load read; "" for none
 }
 
 // Run says what to reduce, how, and where. The lists are as written; Modes,

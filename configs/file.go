@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/userfile"
 )
 
 // maxFile bounds what is read from a configuration file, for a mistyped path
@@ -31,7 +31,7 @@ func Load(nameOrPath string) (*Config, error) {
 	if !isFile && slices.Contains(Presets(), nameOrPath) {
 		return Preset(nameOrPath)
 	}
-	text, err := readFile(nameOrPath)
+	text, err := userfile.Read(nameOrPath, maxFile)
 	if err != nil {
 		f := failure.Wrap(failure.Usage, err, "cannot read the configuration %q", nameOrPath)
 		f.By = failure.User
@@ -42,28 +42,13 @@ func Load(nameOrPath string) (*Config, error) {
 		}
 		return nil, f
 	}
-	layer, err := parse(text, nameOrPath)
+	layer, err := parse(string(text), nameOrPath)
 	if err != nil {
 		return nil, err
 	}
 	c := Default()
+	c.file = nameOrPath
 	return c, c.Apply(layer)
-}
-
-func readFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return "", err
-	}
-	if len(b) > maxFile {
-		return "", fmt.Errorf("more than %v; a configuration is a small text file", Size(maxFile))
-	}
-	return string(b), nil
 }
 
 // parse reads TOML into the settings of a layer, in the order of the text.

@@ -161,8 +161,8 @@ func TestLoadNames(t *testing.T) {
 		"quikc":                 `nearest preset is "quick"`,
 		"./quick":               "no such file",
 		dir + "/missing.toml":   "no such file",
-		dir:                     "is a directory",
-		big:                     "more than 1M",
+		dir:                     "it is a folder",
+		big:                     "more than 1048576 bytes",
 		"quick.toml":            "no such file", // the suffix says file
 		"nvls-zero-copy-please": `nearest preset is "nvls-zero-copy"`,
 	} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/userfile"
 )
 
 // Bounds of values. They are far outside what is useful, and keep a mistyped
@@ -72,6 +73,7 @@ func (c *Config) Validate() error {
 	}
 	v.file("output.plot", c.Output.Plot, ".png", ".svg", ".pdf")
 	v.folder("output.report", c.Output.Report)
+	v.oneFileEach()
 	if b := c.Output.MinBusBW; !(b >= 0) || math.IsInf(b, 0) {
 		v.fail("output.min_busbw", "give a bandwidth in GB/s, or 0 to require none")
 	}
@@ -191,6 +193,38 @@ func (v *validator) file(key, path string, suffixes ...string) {
 		v.fail(key, fmt.Sprintf("make the folder %s first, or name another", dir))
 	case isDir(path):
 		v.fail(key, "name a file; this is a folder")
+	}
+}
+
+// oneFileEach refuses outputs that would replace each other, or the file that was
+// read, under whatever names.
+func (v *validator) oneFileEach() {
+	o := v.c.Output
+	type named struct{ key, path string }
+	outputs := []named{{"output.json", o.JSON}, {"output.csv", o.CSV}, {"output.tuning", o.Tuning}, {"output.plot", o.Plot}}
+	if o.Report != "" {
+		for _, page := range []string{"report.html", "report.md"} {
+			outputs = append(outputs, named{"output.report", filepath.Join(o.Report, page)})
+		}
+	}
+	if o.Report != "" && strings.EqualFold(filepath.Ext(o.Plot), ".png") && userfile.Same(filepath.Dir(o.Plot), o.Report) {
+		v.fail("output.plot", "name a file in another folder: the report's own charts go to this one")
+	}
+	for i, b := range outputs {
+		if b.path == "" {
+			continue
+		}
+		if f := v.c.file; f != "" && userfile.Same(f, b.path) {
+			v.fail(b.key, fmt.Sprintf("name another file: this one is the configuration %s, which would be replaced", f))
+		}
+		if f := v.c.Run.Tuning; f != "" && userfile.Same(f, b.path) {
+			v.fail(b.key, fmt.Sprintf("name another file: this one is the tuning file %s, which would be replaced", f))
+		}
+		for _, a := range outputs[:i] {
+			if a.path != "" && a.key != b.key && userfile.Same(a.path, b.path) {
+				v.fail(b.key, fmt.Sprintf("name another file: this one is that of %s too (%s), and one would replace the other", a.key, a.path))
+			}
+		}
 	}
 }
 

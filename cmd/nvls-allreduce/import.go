@@ -14,6 +14,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/importer"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/userfile"
 )
 
 // importCommand makes a result of the logs of other programs.
@@ -37,26 +38,26 @@ func (c *importCommand) Run(e *environment) error {
 		return f
 	}
 	var logs []importer.Log
-	var files []*os.File
 	for _, name := range c.Logs {
-		f, err := os.Open(name)
+		f, err := userfile.OpenStream(name)
 		if err != nil {
-			return failure.Wrap(failure.Usage, err, "cannot read a log")
+			e := failure.Wrap(failure.Usage, err, "cannot read the log (%s)", name)
+			e.Do, e.By = "give the file that the other program's output was written to", failure.User
+			return e
 		}
 		defer f.Close()
-		if same(f, c.Output) {
+		if userfile.Same(name, c.Output) {
 			e := failure.New(failure.Usage, "--output %s is one of the logs", c.Output)
 			e.Why, e.Do, e.By = "it would be replaced by the result", "give another name", failure.User
 			return e
 		}
-		for i, other := range files {
-			if same(f, other.Name()) {
+		for i, other := range c.Logs[:len(logs)] {
+			if userfile.Same(name, other) {
 				e := failure.New(failure.Usage, "a log is given twice")
 				e.Why, e.Do, e.By = fmt.Sprintf("%s and %s are one file, and its rows would stand twice", c.Logs[i], name), "give it once", failure.User
 				return e
 			}
 		}
-		files = append(files, f)
 		logs = append(logs, importer.Log{Name: name, Reader: f})
 	}
 	// Rows of a long log wait beside the result, where there must be space.
@@ -104,14 +105,4 @@ func writeUnlessEnded(ctx context.Context, x *importer.Imported, path string) er
 		}
 	}
 	return err
-}
-
-// same reports whether path is the open file.
-func same(f *os.File, path string) bool {
-	a, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	b, err := os.Stat(path)
-	return err == nil && os.SameFile(a, b)
 }

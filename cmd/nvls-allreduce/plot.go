@@ -24,6 +24,9 @@ func (c *plotCommand) Run(e *environment) error {
 	if err != nil {
 		return err
 	}
+	if err := c.spare(c.Output); err != nil {
+		return err
+	}
 	runs, o, err := c.read()
 	if err != nil {
 		return err

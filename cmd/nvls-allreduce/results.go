@@ -10,6 +10,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/userfile"
 	"github.com/nvls-allreduce/nvls-allreduce/plots"
 )
 
@@ -36,6 +37,18 @@ func (c *results) read() ([]*result.Run, plots.Options, error) {
 		errs = append(errs, c.label(l, o.Names))
 	}
 	return runs, o, errors.Join(errs...)
+}
+
+// spare refuses an output that is one of the results, under whatever name.
+func (c *results) spare(output string) error {
+	for _, path := range c.Results {
+		if userfile.Same(path, output) {
+			f := failure.New(failure.Usage, "--output %s is the result %s", output, path)
+			f.Why, f.Do, f.By = "it would be replaced", "give another name", failure.User
+			return f
+		}
+	}
+	return nil
 }
 
 // shortNames are the ends of paths, without the suffix, as long as it takes to

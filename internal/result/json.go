@@ -10,10 +10,10 @@ import (
 	"io"
 	"iter"
 	"math"
-	"os"
 	"strings"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/userfile"
 )
 
 // Schema names the JSON format that this package writes and reads;
@@ -117,6 +117,10 @@ func Decode(in io.Reader) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	return decode(raw)
+}
+
+func decode(raw []byte) (*Run, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, errors.New("not a result file: it is empty")
 	}
@@ -153,14 +157,17 @@ func WriteFile(path string, r *Run) error {
 	return Replace(path, func(w io.Writer) error { return Encode(w, r) })
 }
 
+// maxResult bounds what is read of a result file. A job's has some hundred
+// kilobytes; one of imported logs is eight times as long as they.
+const maxResult = 2 << 30
+
 // ReadFile reads a result file. Errors are failures with code Usage.
 func ReadFile(path string) (*Run, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, failure.Wrap(failure.Usage, err, "cannot read results")
+	raw, err := userfile.Read(path, maxResult)
+	var r *Run
+	if err == nil {
+		r, err = decode(raw)
 	}
-	defer f.Close()
-	r, err := Decode(f)
 	if err != nil {
 		e := failure.Wrap(failure.Usage, err, "cannot read results from %s", path)
 		e.Do, e.By = "give a JSON file that this program wrote (--output_file)", failure.User

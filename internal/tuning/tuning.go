@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"regexp"
 	"slices"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/userfile"
 )
 
 // Schema names the format.
@@ -145,16 +145,7 @@ func bad(name, why string) error {
 
 // Read returns the text of a file, for Parse.
 func Read(path string) (string, error) {
-	st, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return "", bad(path, err.Error())
-	case !st.Mode().IsRegular():
-		return "", bad(path, "it is no regular file")
-	case st.Size() > maxFile:
-		return "", bad(path, fmt.Sprintf("it has %d bytes, more than any tuning file", st.Size()))
-	}
-	b, err := os.ReadFile(path)
+	b, err := userfile.Read(path, maxFile)
 	if err != nil {
 		return "", bad(path, err.Error())
 	}
