@@ -105,7 +105,7 @@ func facts(runs []*result.Run, all []series) [][]string {
 		{one(Machine), strings.Join(what, ", "), strings.Join(place, ", ")},
 		{
 			one(func(r *result.Run) string { return r.Driver }), list(func(r *result.Run) []string { return r.Libraries }),
-			one(func(r *result.Run) string { return r.MPI }), program,
+			one((*result.Run).MPIName), program,
 			one(func(r *result.Run) string {
 				if r.Start.IsZero() {
 					return ""
@@ -148,6 +148,9 @@ func (c *chart) notes(left int) []string {
 	var out []string
 	if left > 0 {
 		out = append(out, fmt.Sprintf("%s without a usable size or time not drawn", counted(left, "row")))
+	}
+	if n := len(c.all); n > maxApart {
+		out = append(out, fmt.Sprintf("%d lines, more than can be told apart well", n))
 	}
 	if r := repeatedSizes(c.all); r != "" {
 		out = append(out, r+" measured more than once: the median is drawn")

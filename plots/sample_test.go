@@ -12,7 +12,7 @@ func newRun(n int, gpu string) *result.Run {
 	r := &result.Run{
 		Version: "v0.1.0", Status: result.Status{State: result.Complete},
 		Start: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC), ID: "00112233445566778899aabbccddeeff",
-		Driver: "CUDA 13.0, driver 580.159.04", MPI: "Open MPI v4.1.6", WorldSize: n,
+		Driver: "CUDA 13.0, driver 580.159.04", MPI: "Open MPI v4.1.6 (/usr/lib/x86_64-linux-gnu/libmpi.so.40.30.6)", WorldSize: n,
 	}
 	for i := range n {
 		r.Devices = append(r.Devices, result.Device{Rank: i, Name: gpu, UUID: fmt.Sprintf("GPU-%d", i), LinkPeak: 450e9})

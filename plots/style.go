@@ -17,16 +17,20 @@ type style struct {
 	band   color.Color // of the area around the line
 }
 
-// There are as many markers as colours, and a number of dashes that has no
-// factor in common with theirs: 35 lines before two look the same. Dashes are in
-// multiples of a line's width.
+// The numbers of colours (7), markers and dashes have no factor in common. So of
+// maxApart lines any two differ in at least two of the three, and in a theme of
+// greys by marker and dash; and it takes 7·8·5 lines until two have the same look.
+// Dashes are in multiples of a line's width.
 var (
 	markers = []marker{
 		solid{draw.CircleGlyph{}}, solid{draw.BoxGlyph{}}, solid{draw.PyramidGlyph{}}, strokes{{1, 1}, {1, -1}},
-		hollow{draw.CircleGlyph{}}, hollow{draw.BoxGlyph{}}, strokes{{1.2, 0}, {0, 1.2}},
+		hollow{draw.CircleGlyph{}}, hollow{draw.BoxGlyph{}}, strokes{{1.2, 0}, {0, 1.2}}, solid{diamond{}},
 	}
 	dashes = [][]vg.Length{nil, {5, 2}, {2, 1.5}, {6, 2, 1.5, 2}, {1, 1.5}}
 )
+
+// maxApart is the least product of two of the numbers.
+const maxApart = 35
 
 // styleOf is the look of line i.
 func (t *theme) styleOf(i int, s scale) style {
@@ -79,6 +83,21 @@ type hollow struct{ shape draw.GlyphDrawer }
 func (m hollow) draw(c *draw.Canvas, s style, at vg.Point) {
 	c.DrawGlyphNoClip(draw.GlyphStyle{Color: s.line.Color, Radius: s.radius * 1.1, Shape: m.shape}, at)
 	c.DrawGlyphNoClip(draw.GlyphStyle{Color: s.back, Radius: s.radius*1.1 - s.line.Width*0.8, Shape: m.shape}, at)
+}
+
+// diamond is a square on its corner.
+type diamond struct{}
+
+func (diamond) DrawGlyph(c *draw.Canvas, s draw.GlyphStyle, at vg.Point) {
+	c.SetColor(s.Color)
+	r := s.Radius * 1.25
+	var p vg.Path
+	p.Move(vg.Point{X: at.X, Y: at.Y + r})
+	p.Line(vg.Point{X: at.X + r, Y: at.Y})
+	p.Line(vg.Point{X: at.X, Y: at.Y - r})
+	p.Line(vg.Point{X: at.X - r, Y: at.Y})
+	p.Close()
+	c.Fill(p)
 }
 
 // strokes are lines through the point, with ends in radii, on a rim that sets

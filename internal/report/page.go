@@ -176,7 +176,7 @@ func (b *builder) overview() {
 	t := &table{Columns: slices.Concat(text("result"), constant("GPUs", "software", "started"))}
 	for i, r := range b.runs {
 		software := append([]string{r.Driver}, r.Libraries...)
-		software = append(software, r.MPI, program(r))
+		software = append(software, r.MPIName(), program(r))
 		software = slices.DeleteFunc(software, func(s string) bool { return s == "" })
 		start := unknown
 		if !r.Start.IsZero() {

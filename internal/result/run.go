@@ -41,7 +41,7 @@ type Run struct {
 	Host      string `json:"host"`                // of rank 0
 	Container string `json:"container,omitempty"` // "apptainer", "singularity", "docker", …; "" for none
 	Launcher  string `json:"launcher"`            // "openmpi", "hydra", "srun-pmix", "srun-pmi2", "local"
-	MPI       string `json:"mpi,omitempty"`       // library and version; "" without MPI
+	MPI       string `json:"mpi,omitempty"`       // version and file of the library; "" without MPI
 	Driver    string `json:"driver"`              // "CUDA 13.0, driver 580.159.04"
 	// Libraries are the other libraries that did the work, with their versions:
 	// "NCCL 2.28.9".
@@ -160,6 +160,16 @@ func (r *Run) DeviceName() string {
 		}
 	}
 	return strings.Join(names, " + ")
+}
+
+// MPIName is MPI's name and version without the file that it was opened from,
+// which is for a list of the environment and too long for a heading.
+func (r *Run) MPIName() string {
+	name := r.MPI
+	if i := strings.LastIndex(name, " ("); i > 0 && strings.HasSuffix(name, ")") && strings.ContainsAny(name[i:], "/.") {
+		name = name[:i]
+	}
+	return strings.Replace(name, " Version: ", " ", 1) // as MPICH says it
 }
 
 // LinkPeak is the smallest known link peak of the run's GPUs in bytes per
