@@ -68,16 +68,23 @@ func Open(ctx context.Context, world *mpiboot.World, o Options) (*Group, error) 
 		return nil, err
 	}
 	g := &Group{node: world.Node(), options: o}
-	if g.Size() > MaxRanks {
-		f := failure.New(failure.Unavailable, "%d ranks on one node, at most %d are supported", g.Size(), MaxRanks)
-		f.Do, f.By = fmt.Sprintf("start at most %d ranks", MaxRanks), failure.User
-		return nil, f
+	if err := CheckRanks(g.Size()); err != nil {
+		return nil, err
 	}
 	if err := g.open(ctx); err != nil {
 		g.release()
 		return nil, err
 	}
 	return g, nil
+}
+
+// CheckRanks refuses more ranks than a group can have.
+func CheckRanks(n int) error {
+	if n <= MaxRanks {
+		return nil
+	}
+	return &failure.Error{Code: failure.Unavailable, What: fmt.Sprintf("%d ranks on one node, at most %d are supported", n, MaxRanks),
+		Do: fmt.Sprintf("start at most %d ranks", MaxRanks), By: failure.User}
 }
 
 // readSwitches finds the site switch of any rank: one that is set for one rank

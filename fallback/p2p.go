@@ -73,10 +73,12 @@ func (p *P2P) Close(context.Context) error { return nil }
 
 func (p *P2P) packet(c collective.Call) (collective.Prepared, error) {
 	g := p.group
+	if err := PacketLimit(g.Size(), c.Bytes()); err != nil {
+		return nil, err
+	}
 	plan, ok := planPackets(collective.CeilDiv(c.Bytes(), 8), g.Size(), g.MaxBlocks(), p.tuning)
 	if !ok {
-		return nil, &failure.Error{Code: failure.Unavailable, What: "p2p-packet cannot take this size", Why: "inboxes hold packets for messages of at most " + collective.FormatBytes(maxPacketBytes(g.Size())) + " among this many ranks",
-			Do: "use --mode p2p, which changes to another algorithm for larger messages, or a smaller --maxbytes", By: failure.User}
+		return nil, failure.New(failure.Internal, "p2p-packet has no plan for %d bytes among %d ranks", c.Bytes(), g.Size())
 	}
 	args := kernels.Args{Chunk: plan.perBlock, Slots: uint32(inboxPackets(g.Size())), Scratch: uint64(g.Workspace().Inbox(g.Rank()))}
 	for r := range g.Size() {

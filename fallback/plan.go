@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 )
 
@@ -31,6 +32,19 @@ func inboxPackets(ranks int) uint64 {
 
 // maxPacketBytes is the largest message that the packet algorithm can take.
 func maxPacketBytes(ranks int) uint64 { return 8 * packetBlocks * inboxPackets(ranks) }
+
+// PacketLimit says why the packet algorithm cannot take a message of so many bytes
+// among ranks, nil when it can. It depends on neither device nor geometry.
+func PacketLimit(ranks int, bytes uint64) error {
+	if ranks < 2 {
+		return nil // there is nobody to send to
+	}
+	if _, ok := planPackets(collective.CeilDiv(bytes, 8), ranks, packetBlocks, collective.Tuning{}); ok {
+		return nil
+	}
+	return &failure.Error{Code: failure.Unavailable, What: "p2p-packet cannot take this size", Why: "inboxes hold packets for messages of at most " + collective.FormatBytes(maxPacketBytes(ranks)) + " among this many ranks",
+		Do: "use --mode p2p, which changes to another algorithm for larger messages, or a smaller --maxbytes", By: failure.User}
+}
 
 // packetPlan divides a message of packets among blocks.
 type packetPlan struct {

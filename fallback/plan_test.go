@@ -7,6 +7,7 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 )
 
@@ -175,4 +176,28 @@ func TestChoose(t *testing.T) {
 			t.Fatalf("%s for a byte, %s for a MiB, %s for a GiB", choose(1, ranks, collective.ScratchBytes), choose(1<<20, ranks, collective.ScratchBytes), choose(1<<30, ranks, collective.ScratchBytes))
 		}
 	})
+}
+
+// The largest message of packets is a matter of ranks only: PacketLimit tells it
+// without a device, and no geometry changes it.
+func TestPacketLimit(t *testing.T) {
+	for ranks := 2; ranks <= collective.MaxRanks; ranks++ {
+		limit := maxPacketBytes(ranks)
+		for _, bytes := range []uint64{0, 1, 8, limit / 3, limit - 1, limit, limit + 1, limit + 8, 2 * limit} {
+			err := PacketLimit(ranks, bytes)
+			if (err == nil) != (bytes <= limit) || err != nil && failure.CodeOf(err) != failure.Unavailable {
+				t.Errorf("%d bytes among %d ranks: %v", bytes, ranks, err)
+			}
+			for _, tuning := range []collective.Tuning{{}, {Blocks: 1}, {Blocks: 7, Threads: 64}, {Blocks: 256, Threads: 1024}} {
+				for _, blocks := range []uint32{1, 8, 132} {
+					if _, ok := planPackets(collective.CeilDiv(bytes, 8), ranks, blocks, tuning); ok != (err == nil) {
+						t.Errorf("%d bytes among %d ranks, %d blocks, %+v: a plan %v, and %v", bytes, ranks, blocks, tuning, ok, err)
+					}
+				}
+			}
+		}
+	}
+	if err := PacketLimit(1, 1<<40); err != nil {
+		t.Error(err)
+	}
 }

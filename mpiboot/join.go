@@ -130,6 +130,11 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 			Do: "load the MPI module, or bind the library into the container, or set mpi_library under [bootstrap]; on one node --np needs no MPI", By: failure.User}
 	}
 	w.lib = lib
+	if lib.ABI() == mpi.OpenMPI {
+		if err := strangeToPMIx(ev, o.Environ, h.Name); err != nil {
+			return nil, err
+		}
+	}
 	if ev.PMI == "pmi2" && lib.ABI() == mpi.OpenMPI {
 		// It ends the process by _exit, after which nothing can be said.
 		fmt.Fprintf(w.stderr, "nvls-allreduce: srun offers PMI-2, which %s may not speak: if MPI_Init ends this process, %s\n", lib.Version(), remedy(ev))

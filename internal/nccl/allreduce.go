@@ -71,13 +71,14 @@ func (a *AllReduce) Mode() string { return a.mode }
 
 // Supports implements collective.AllReducer.
 func (a *AllReduce) Supports(d collective.DType, op collective.Op) error {
-	return supports(a.mode, a.comm.group.Size(), d, op)
+	return Supports(a.mode, a.comm.group.Size(), d, op)
 }
 
-// supports: NCCL multiplies by 1/n before it adds floating-point numbers, so that
+// Supports says why a mode of NCCL cannot do an operation on a type among n ranks,
+// nil when it can. NCCL multiplies by 1/n before it adds floating-point numbers, so that
 // its average is not that of a division when n is no power of two, and
 // verification bit for bit would call it wrong.
-func supports(mode string, n int, d collective.DType, op collective.Op) error {
+func Supports(mode string, n int, d collective.DType, op collective.Op) error {
 	if op == collective.Avg && d.IsFloat() && n&(n-1) != 0 {
 		return &failure.Error{Code: failure.Unavailable, What: fmt.Sprintf("%s cannot do %s of %s on %d ranks", mode, op, d, n),
 			Why: fmt.Sprintf("NCCL multiplies by 1/%d, rounded, before it adds; the result differs in the last bits from the sum divided by %d, which is verified", n, n), Do: "use sum, or a number of ranks that is a power of two", By: failure.User}

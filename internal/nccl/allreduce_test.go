@@ -202,7 +202,7 @@ func TestAverages(t *testing.T) {
 		{3, collective.Float, collective.Sum, true},
 		{8, collective.Half, collective.Avg, true},
 	} {
-		if err := supports(Mode, tt.ranks, tt.d, tt.op); (err == nil) != tt.ok || err != nil && failure.CodeOf(err) != failure.Unavailable {
+		if err := Supports(Mode, tt.ranks, tt.d, tt.op); (err == nil) != tt.ok || err != nil && failure.CodeOf(err) != failure.Unavailable {
 			t.Errorf("%v of %v on %d ranks: %v", tt.op, tt.d, tt.ranks, err)
 		}
 	}
