@@ -71,7 +71,7 @@ func TestReference(t *testing.T) {
 	c := Case{Count: 50, DType: collective.Int32, Op: collective.Sum, Seed: 3}
 	for i := range c.Count {
 		sum := value(c, 0, i) + value(c, 1, i)
-		want := string(encode(nil, collective.Int32, sum, 1))
+		want := string(Encode(nil, collective.Int32, sum, 1))
 		if got := expected(c, 2)[4*i : 4*i+4]; string(got) != want {
 			t.Errorf("element %d: %x, expected %x", i, got, want)
 		}
@@ -80,7 +80,7 @@ func TestReference(t *testing.T) {
 		collective.Half: "\x00\xbe", collective.BFloat16: "\xc0\xbf", collective.Float: "\x00\x00\xc0\xbf",
 		collective.Double: "\x00\x00\x00\x00\x00\x00\xf8\xbf", collective.Int8: "\xff", collective.Int64: strings.Repeat("\xff", 8),
 	} {
-		if got := encode(nil, d, -3, 2); string(got) != want { // -1.5; integers cut it to -1
+		if got := Encode(nil, d, -3, 2); string(got) != want { // -1.5; integers cut it to -1
 			t.Errorf("%s: %x, expected %x", d, got, want)
 		}
 	}

@@ -35,7 +35,7 @@ func signed(d collective.DType) bool {
 func input(c Case, rank int) []byte {
 	var b []byte
 	for i := range c.Count {
-		b = encode(b, c.DType, value(c, rank, i), 1)
+		b = Encode(b, c.DType, value(c, rank, i), 1)
 	}
 	return b
 }
@@ -61,13 +61,14 @@ func expected(c Case, ranks int) []byte {
 		if c.Op == collective.Avg {
 			divisor = ranks
 		}
-		b = encode(b, c.DType, acc, divisor)
+		b = Encode(b, c.DType, acc, divisor)
 	}
 	return b
 }
 
-// encode appends v / divisor as an element.
-func encode(b []byte, d collective.DType, v int64, divisor int) []byte {
+// Encode appends v / divisor as an element. Floats up to 32 bits are divided in
+// float32 and then rounded to their type; integers are cut towards zero.
+func Encode(b []byte, d collective.DType, v int64, divisor int) []byte {
 	le := binary.LittleEndian
 	f := float32(v) / float32(divisor)
 	switch d {

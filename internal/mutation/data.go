@@ -1,12 +1,8 @@
 package mutation
 
 import (
-	"encoding/binary"
-	"math"
-
-	"github.com/x448/float16"
-
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/grouptest"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 )
 
@@ -43,7 +39,7 @@ func mix(h uint64) uint64 {
 func (c *call) data(rank int) []byte {
 	var b []byte
 	for i := range c.count {
-		b = encode(b, c.dtype, c.value(rank, i), 1)
+		b = grouptest.Encode(b, c.dtype, c.value(rank, i), 1)
 	}
 	return b
 }
@@ -57,35 +53,10 @@ func (c *call) expected() []byte {
 			sum += c.value(r, i)
 		}
 		if c.op == collective.Avg {
-			b = encode(b, c.dtype, sum, c.ranks)
+			b = grouptest.Encode(b, c.dtype, sum, c.ranks)
 		} else {
-			b = encode(b, c.dtype, sum, 1)
+			b = grouptest.Encode(b, c.dtype, sum, 1)
 		}
 	}
 	return b
-}
-
-// encode appends v / divisor as an element, rounded once in a float.
-func encode(b []byte, d collective.DType, v int64, divisor int) []byte {
-	le := binary.LittleEndian
-	f := float32(v) / float32(divisor)
-	switch d {
-	case collective.Double:
-		return le.AppendUint64(b, math.Float64bits(float64(v)/float64(divisor)))
-	case collective.Float:
-		return le.AppendUint32(b, math.Float32bits(f))
-	case collective.Half:
-		return le.AppendUint16(b, float16.Fromfloat32(f).Bits())
-	case collective.BFloat16:
-		u := math.Float32bits(f)
-		return le.AppendUint16(b, uint16((u+0x7fff+u>>16&1)>>16))
-	}
-	v /= int64(divisor)
-	switch d.Size() {
-	case 1:
-		return append(b, byte(v))
-	case 4:
-		return le.AppendUint32(b, uint32(v))
-	}
-	return le.AppendUint64(b, uint64(v))
 }
