@@ -42,19 +42,14 @@ func (c *Config) Validate() error {
 		}
 	}
 	v.sweep()
-	v.count("timing.warmup", c.Timing.Warmup, 0, maxCount)
-	v.count("timing.iters", c.Timing.Iters, 1, maxCount)
-	v.count("timing.graph", c.Timing.Graph, 0, maxCount)
-	v.count("timing.cycles", c.Timing.Cycles, 0, maxCount)
-	v.count("timing.check", c.Timing.Check, 0, maxCount)
+	v.counts()
 	v.timeout("timing.timeout", c.Timing.Timeout)
 	v.timeout("bootstrap.timeout", c.Bootstrap.Timeout)
 	if s := c.NVLS.Staging; s < minStaging || s > maxStaging {
-		v.fail("nvls.staging", fmt.Sprintf("give between %v and %v a rank; it is rounded up to the device's granularity", minStaging, maxStaging))
+		v.wants("nvls.staging")
 	}
-	v.count("nvls.blocks", c.NVLS.Blocks, 0, maxBlocks)
 	if t := c.NVLS.Threads; t < 0 || t > maxThreads || t%warp != 0 {
-		v.fail("nvls.threads", fmt.Sprintf("give a multiple of %d up to %d, or 0 for automatic", warp, maxThreads))
+		v.wants("nvls.threads")
 	}
 	if d := c.Bootstrap.SocketDir; d != "" && !isDir(d) {
 		v.fail("bootstrap.socket_dir", "name an existing folder, or \"\" for abstract sockets")
@@ -75,10 +70,8 @@ func (c *Config) Validate() error {
 	v.folder("output.report", c.Output.Report)
 	v.oneFileEach()
 	if b := c.Output.MinBusBW; !(b >= 0) || math.IsInf(b, 0) {
-		v.fail("output.min_busbw", "give a bandwidth in GB/s, or 0 to require none")
+		v.wants("output.min_busbw")
 	}
-	v.count("sim.devices", c.Sim.Devices, 0, maxDevices)
-	v.count("sim.seed", c.Sim.Seed, 0, math.MaxInt32)
 	v.faults()
 	return errors.Join(v.errs...)
 }
@@ -91,6 +84,12 @@ type validator struct {
 // fail reports the value of key.
 func (v *validator) fail(key, do string) {
 	v.add(key, fmt.Sprintf("%s = %s is not possible", key, v.c.Get(key)), do)
+}
+
+// wants reports the value of key, and what it takes instead.
+func (v *validator) wants(key string) {
+	words, _ := Takes(key)
+	v.fail(key, "give "+words)
 }
 
 func (v *validator) add(key, what, do string) {
@@ -123,22 +122,20 @@ func (v *validator) names(key string, list []string, kind string, valid []string
 	}
 }
 
-func (v *validator) count(key string, n, low, high int) {
-	if n < low || n > high {
-		do := fmt.Sprintf("give a whole number from %d to %d", low, high)
-		switch key {
-		case "timing.cycles":
-			do += "; 0 repeats until the run is stopped"
-		case "nvls.blocks", "sim.devices":
-			do += "; 0 is automatic"
+// counts checks the whole numbers that have bounds.
+func (v *validator) counts() {
+	for _, k := range keys {
+		if b, ok := bounds[k.String()]; ok {
+			if n := int(k.field(v.c).Int()); n < b.low || n > b.high {
+				v.wants(k.String())
+			}
 		}
-		v.fail(key, do)
 	}
 }
 
 func (v *validator) timeout(key string, d time.Duration) {
 	if d <= 0 || d > maxTimeout {
-		v.fail(key, fmt.Sprintf("give a duration above 0 and up to %v: no wait is without an end", maxTimeout))
+		v.wants(key)
 	}
 }
 

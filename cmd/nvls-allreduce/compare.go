@@ -12,7 +12,7 @@ import (
 // compareCommand sets two results side by side.
 type compareCommand struct {
 	Format    string   `enum:"text,brief,markdown,json,benchfmt" default:"text" placeholder:"FORMAT" help:"text, brief (narrow, time ratios), markdown, json; or benchfmt, for benchstat, of one result or two."`
-	FailBelow float64  `name:"fail-below" placeholder:"RATIO" help:"Exit with 7 when a row of B has less than this part of A's speed, is wrong, or is missing."`
+	FailBelow float64  `name:"fail-below" placeholder:"RATIO" takes:"a ratio from 0 up, where 1 is as fast" example:"0.95" help:"Exit with 7 when a row of B has less than this part of A's speed, is wrong, or is missing."`
 	Goal      []string `placeholder:"SIZES=PART" help:"Exit with 7 when a row of B takes more than this part of A's time: 64K:16M=0.80 from 64K to 16M, 1G=0.91 at 1G. May be repeated."`
 	Modes     string   `placeholder:"A,B" help:"Compare mode A of the first result with mode B of the second; A and B may be the same file. Of several modes of a side, 'nccl|nccl-symmetric,auto', the fastest counts at each size."`
 	Types     string   `placeholder:"A,B" help:"Compare data type A of the first result with data type B of the second, at the same bytes."`
@@ -31,7 +31,9 @@ func (c *compareCommand) Run(e *environment, code *failure.Code) error {
 		f.Why, f.Do, f.By = "only --format benchfmt takes one", "give A and B", failure.User
 		return f
 	case !(c.FailBelow >= 0 && c.FailBelow < 1e6):
-		return failure.New(failure.Usage, "--fail-below %g is not possible", c.FailBelow)
+		f := failure.New(failure.Usage, "--fail-below %g is not possible", c.FailBelow)
+		f.Do, f.By = "give a ratio from 0 up, where 1 is as fast; for example --fail-below 0.95", failure.User
+		return f
 	case benchfmt && (c.FailBelow > 0 || len(c.Goal) > 0 || c.Modes != "" || c.Types != "" || c.Placement != "" || c.Averages):
 		return failure.New(failure.Usage, "--format benchfmt takes no other flag: it writes all rows and judges none")
 	}

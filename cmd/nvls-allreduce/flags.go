@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -35,9 +36,9 @@ type flags struct {
 	WarmupIters int     `short:"w" name:"warmup_iters" aliases:"warmup-iters" key:"timing.warmup" help:"Runs before the first measurement." placeholder:"N" group:"Measurement"`
 	Check       int     `short:"c" name:"check" key:"timing.check" help:"Verified runs of each size; 0 is off." placeholder:"N" group:"Measurement"`
 	CUDAGraph   int     `short:"G" name:"cudagraph" key:"timing.graph" help:"Capture the runs in a CUDA graph and launch it N times." placeholder:"N" group:"Measurement"`
-	Average     average `short:"a" name:"average" key:"timing.average" help:"Time that is reported: rank0 (0), mean (1), min (2) or max (3) over ranks." placeholder:"HOW" group:"Measurement"`
+	Average     average `short:"a" name:"average" key:"timing.average" help:"Time that is reported: rank0 (0), mean (1), min (2) or max (3) over ranks." placeholder:"HOW" takes:"rank0 (0), mean (1), min (2) or max (3)" example:"max" group:"Measurement"`
 	RunCycles   int     `short:"N" name:"run_cycles" aliases:"run-cycles" key:"timing.cycles" help:"Repeat the sweep N times; 0 until stopped." placeholder:"N" group:"Measurement"`
-	Timeout     seconds `short:"T" name:"timeout" key:"timing.timeout" help:"Longest wait for the device, in seconds or as 2m; 0 keeps the configured one." placeholder:"SECONDS" group:"Measurement"`
+	Timeout     seconds `short:"T" name:"timeout" key:"timing.timeout" help:"Longest wait for the device, in seconds or as 2m; 0 keeps the configured one." placeholder:"SECONDS" takes:"a number of seconds or a duration as 2m, up to 24h" example:"90" group:"Measurement"`
 
 	Multicast string `key:"nvls.multicast" help:"off forbids every multicast call on this node." placeholder:"auto|off" group:"NVLS and bootstrap"`
 	Staging   string `key:"nvls.staging" help:"Staging buffer of nvls-copy-in." placeholder:"SIZE" group:"NVLS and bootstrap"`
@@ -108,7 +109,7 @@ func (a *average) UnmarshalText(text []byte) error {
 	case err != nil:
 		return nil
 	case n < 0 || n >= len(averages):
-		return fmt.Errorf("%d is none of 0 (rank0), 1 (mean), 2 (min), 3 (max)", n)
+		return badText(text)
 	}
 	*a = average(averages[n])
 	return nil
@@ -117,16 +118,24 @@ func (a *average) UnmarshalText(text []byte) error {
 // seconds is -T: a number of seconds as in nccl-tests, or a duration.
 type seconds time.Duration
 
-// UnmarshalText reads "90" and "90s".
+// UnmarshalText reads "90", "1e3" and "90s".
 func (s *seconds) UnmarshalText(text []byte) error {
-	t := string(text)
-	if _, err := strconv.ParseFloat(t, 64); err == nil {
-		t += "s"
+	if n, err := strconv.ParseFloat(string(text), 64); err == nil {
+		// Far from what a duration can hold; Validate knows the bound.
+		if !(math.Abs(n) < 1e9) {
+			return badText(text)
+		}
+		*s = seconds(n * float64(time.Second))
+		return nil
 	}
-	d, err := time.ParseDuration(t)
+	d, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is neither a number of seconds nor a duration as 2m", string(text))
+		return badText(text)
 	}
 	*s = seconds(d)
 	return nil
 }
+
+// badText is an error in the parser's form, of which usage makes one with what is
+// valid.
+func badText(text []byte) error { return fmt.Errorf("a value was expected but got %q", text) }

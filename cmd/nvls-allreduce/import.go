@@ -20,7 +20,7 @@ import (
 // importCommand makes a result of the logs of other programs.
 type importCommand struct {
 	Output string   `short:"o" required:"" placeholder:"FILE.json" help:"Result to write."`
-	Ranks  *int     `placeholder:"N" help:"Number of ranks, for logs that do not tell it."`
+	Ranks  *int     `placeholder:"N" takes:"a whole number of ranks from 1" example:"8" help:"Number of ranks, for logs that do not tell it."`
 	Logs   []string `arg:"" name:"log" help:"Logs of nccl-tests, MSCCL++, OSU or the PyTorch script, or NCCL's tuning lines."`
 }
 
@@ -29,7 +29,9 @@ func (c *importCommand) Run(e *environment) error {
 	ranks := 0
 	if c.Ranks != nil {
 		if ranks = *c.Ranks; ranks < 1 {
-			return failure.New(failure.Usage, "--ranks %d is not possible", ranks)
+			f := failure.New(failure.Usage, "--ranks %d is not possible", ranks)
+			f.Do, f.By = "give a whole number of ranks from 1; for example --ranks 8", failure.User
+			return f
 		}
 	}
 	if !strings.HasSuffix(c.Output, ".json") {

@@ -5,14 +5,16 @@ import (
 	"os"
 	"strings"
 
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
 )
 
-// maxNP is the number of GPUs of the largest node that NVLink multicast joins
-// on one host.
-const maxNP = 8
+// maxNP is how many ranks --np starts at most: what a group can have.
+const maxNP = collective.MaxRanks
+
+var npTakes = fmt.Sprintf("a whole number of ranks from 1 to %d", maxNP)
 
 // runCommand measures.
 type runCommand struct {
@@ -76,7 +78,7 @@ func isLocalRank(environ []string, np *int) (bool, error) {
 func checkNP(np int, cfg *configs.Config, environ []string) error {
 	if np < 1 || np > maxNP {
 		return &failure.Error{Code: failure.Usage, What: fmt.Sprintf("--np %d is not possible", np),
-			Do: fmt.Sprintf("give a number of ranks from 1 to %d", maxNP), By: failure.User}
+			Do: "give " + npTakes + "; for example --np 4", By: failure.User}
 	}
 	switch l := cfg.Bootstrap.Launcher; l {
 	case configs.LauncherAuto, configs.LauncherLocal:
