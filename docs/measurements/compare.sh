@@ -52,12 +52,15 @@ else
 fi
 
 failed=0 # exit code of the first step that failed
+code=0   # of the last one
 step() { # NAME SECONDS FLAGS...: one run, stopped after so many seconds
-  local name=$1 most=$2 left=$((limit - SECONDS)) start=$SECONDS code=0
+  local name=$1 most=$2 left=$((limit - SECONDS)) start=$SECONDS
+  code=0
   shift 2
   if ((left < 1)); then
     echo "== $name: LEFT OUT, $SECONDS s of $limit s (LIMIT) are over"
-    ((failed)) || failed=4
+    code=4
+    ((failed)) || failed=$code
     return
   fi
   ((most < left)) || most=$left
@@ -128,7 +131,12 @@ measure() {
   # Nothing of an earlier run may pass for one of this.
   rm -rf "$out"/{tune,times,graph,modes,types}.{json,txt,png} "$out"/{tuning.toml,ratios.md,report}
   step tune 80 --mode auto -d "$first" -b "$min" -e "$tune_max" -f 4 -n "$iters" --save-tuning "$out/tuning.toml"
-  [[ ! -s $out/tuning.toml ]] || tuning=(--tuning "$out/tuning.toml")
+  # Half a tuning would give large messages the ways of small ones.
+  if ((code == 0)); then
+    tuning=(--tuning "$out/tuning.toml")
+  else
+    echo "   auto is not tuned: it measures by itself which mode to take"
+  fi
   step times 90 --config compare-nccl -d "$first" "${all[@]}" "${tuning[@]}"
   step graph 90 --config compare-nccl --mode auto,nccl,nccl-symmetric -d "$first" -G "$graphs" "${all[@]}" "${tuning[@]}"
   # As the program lists them, so that none is forgotten.
@@ -168,10 +176,12 @@ measure() {
   return "$failed"
 }
 
-code=0
 measure 2>&1 | tee "$out/summary.txt" || code=$?
 if [[ -n ${ARCHIVE:-} ]]; then
-  tar -czf "$ARCHIVE" -C "$out" .
+  # By way of another file, for it may lie in the folder.
+  whole=$(mktemp)
+  tar -czf "$whole" --exclude='./*.tar.gz' -C "$out" .
+  mv "$whole" "$ARCHIVE"
   echo "== $ARCHIVE: $(stat -c %s "$ARCHIVE") bytes"
 fi
 exit "$code"
