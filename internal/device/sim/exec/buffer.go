@@ -11,10 +11,10 @@ import (
 type pending struct {
 	word     unsafe.Pointer
 	value    uint64
-	mask     uint8  // of the bytes
-	acquired uint64 // when the thread that stored had last acquired
-	told     uint64 // and released
-	addr     uint64 // for a fault
+	mask     uint8     // of the bytes
+	acquired *known    // what the thread that stored had acquired
+	told     [2]uint64 // and released, for each half of the word
+	addr     uint64    // for a fault
 	in       *ptx.Instr
 	block    uint32
 	thread   uint32
@@ -69,8 +69,13 @@ func (l *level) put(s pending) {
 	if i := l.find(s.word); i >= 0 {
 		old, m := &l.stores[i], spread(s.mask)
 		s.value = old.value&^m | s.value&m
+		for half := range s.told {
+			if s.mask>>(4*half)&15 == 0 {
+				s.told[half] = old.told[half]
+			}
+		}
 		s.mask |= old.mask
-		s.acquired, s.told = max(s.acquired, old.acquired), max(s.told, old.told)
+		s.acquired = s.acquired.join(old.acquired)
 		*old = s
 		return
 	}

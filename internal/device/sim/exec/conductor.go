@@ -18,7 +18,7 @@ import (
 // left.
 type Conductor struct {
 	// TurnTime is how long a turn lasts on the clock that kernels read; one
-	// microsecond if it is 0. Set it before the first round.
+	// microsecond if it is 0. Set it between rounds only.
 	TurnTime time.Duration
 
 	mu     sync.Mutex

@@ -138,7 +138,7 @@ func (c *cta) check(id int) {
 	}
 	*bar = barrier{}
 	if c.weak != nil {
-		c.weak.met[id], c.weak.metProxied[id] = 0, 0
+		c.weak.met[id], c.weak.metProxied[id] = nil, nil
 	}
 }
 

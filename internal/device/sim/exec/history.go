@@ -27,18 +27,31 @@ const readers = 8
 // share their places.
 const blocks = 256
 
-// releasesKept is how many of a block's last releases have a known moment.
-const releasesKept = 8
+// releasesKept is how many of a block's last releases have a known moment: those
+// of some barriers among ranks, at each of which a block makes one for every rank.
+const releasesKept = 64
 
 // historyHead is common to all ranges. Moments are counted by clock, which every
 // store and release advances.
 type historyHead struct {
 	clock atomic.Uint64
-	// released counts the releases of each block of each process, from 1, and
-	// moments tells when the latest took place, by their number.
+	// released counts the releases of each block of each process, from 1; by their
+	// number, moments tells when the latest took place, and told what they tell.
 	released [readers][blocks]atomic.Uint32
 	moments  [readers][blocks][releasesKept]atomic.Uint64
+	told     [readers][blocks][toldKept]record
+	spared   atomic.Uint32
+	spare    [spares]record
 }
+
+// A moment is a count of the clock in all but its lowest four bits: three are the
+// process that stored or released then, the lowest is a lock.
+const (
+	momentStep = 16
+	anybody    = momentStep - 2 // as process: no moment of that count is later
+)
+
+func writer(moment uint64) int { return int(moment >> 1 & 7) }
 
 // HistoryHeadBytes is the size of the part that all ranges have in common.
 const HistoryHeadBytes = int(unsafe.Sizeof(historyHead{}))
@@ -47,9 +60,10 @@ const HistoryHeadBytes = int(unsafe.Sizeof(historyHead{}))
 type cell struct {
 	moment atomic.Uint64 // of the last store; the lowest bit is a lock
 	old    atomic.Uint64 // the value before it
-	// told are the moments that whoever acquires the value, and the one before,
-	// learns of: of the last release of the thread that stored it.
-	told, oldTold atomic.Uint64
+	// told names, for each half of the value and of the one before, what whoever
+	// acquires it learns of: the last release of the thread that stored it. Flags
+	// of two ranks may lie in one word.
+	told, oldTold [2]atomic.Uint64
 	readers       [readers]atomic.Uint32
 }
 
@@ -73,10 +87,12 @@ func (h *History) cell(p unsafe.Pointer) *cell {
 }
 
 // now is the moment of the latest store.
-func (h *History) now() uint64 { return h.head.clock.Load() }
+func (h *History) now() uint64 { return h.head.clock.Load() | anybody }
 
-// tick is a new moment. Moments are even.
-func (h *History) tick() uint64 { return h.head.clock.Add(2) }
+// tick is a new moment of a process.
+func (h *History) tick(process int) uint64 {
+	return h.head.clock.Add(momentStep) | uint64(process%readers)<<1
+}
 
 // lockPatience bounds the wait for the lock of a cell: whoever holds it does so
 // for a few instructions, unless it was killed.
@@ -96,12 +112,16 @@ func (c *cell) lock() uint64 {
 }
 
 // read gives a word, what it was before the last store, the moment of that
-// store, and of what both values tell.
-func (c *cell) read(p unsafe.Pointer) (value, old, moment, told, oldTold uint64) {
+// store, and of what the halves of both values tell that have bytes in mask.
+func (c *cell) read(p unsafe.Pointer, mask uint8) (value, old, moment uint64, told, oldTold [2]uint64) {
 	for i := 0; ; i++ {
 		m := c.moment.Load()
 		value, old = atomic.LoadUint64((*uint64)(p)), c.old.Load()
-		told, oldTold = c.told.Load(), c.oldTold.Load()
+		for half := range told {
+			if mask>>(4*half)&15 != 0 {
+				told[half], oldTold[half] = c.told[half].Load(), c.oldTold[half].Load()
+			}
+		}
 		if m&1 == 0 && c.moment.Load() == m || i > lockPatience {
 			return value, old, m &^ 1, told, oldTold
 		}
@@ -109,18 +129,20 @@ func (c *cell) read(p unsafe.Pointer) (value, old, moment, told, oldTold uint64)
 	}
 }
 
-// change replaces the word at p by f of it, if f says so, and gives the moment
-// and what was there. told is what the new value tells.
-func (h *History) change(p unsafe.Pointer, c *cell, told uint64, f func(old uint64) (value uint64, mask uint8)) (was, moment uint64) {
+// change replaces bytes of the word at p by f of it, if f says so, and gives the
+// moment and what was there. told is what the halves of the new value tell.
+func (h *History) change(p unsafe.Pointer, c *cell, process int, told [2]uint64, f func(old uint64) (value uint64, mask uint8)) (was, moment uint64) {
 	moment = c.lock()
 	was = atomic.LoadUint64((*uint64)(p))
 	if v, mask := f(was); mask != 0 {
-		moment = h.tick()
+		moment = h.tick(process)
 		c.old.Store(was)
-		// Flags of several ranks lie in one word: what others told stays.
-		last := c.told.Load()
-		c.oldTold.Store(last)
-		c.told.Store(max(last, told))
+		for half := range told {
+			c.oldTold[half].Store(c.told[half].Load())
+			if mask>>(4*half)&15 != 0 {
+				c.told[half].Store(told[half])
+			}
+		}
 		storeBytes(p, v, mask)
 	}
 	c.moment.Store(moment)
@@ -141,9 +163,9 @@ func (h *History) Store(dst, src []byte, process int) error {
 		}
 		mask, c := bytesMask(n, shift), h.cell(word)
 		var race error
-		h.change(word, c, 0, func(old uint64) (uint64, uint8) {
+		h.change(word, c, process, [2]uint64{}, func(old uint64) (uint64, uint8) {
 			if (old^v)&spread(mask) != 0 {
-				if reader, block, found := h.unordered(c, process, mask, h.now()); found {
+				if reader, block, found := h.unordered(c, process, mask, everything(h.now())); found {
 					race = fmt.Errorf("%s: process %d, block %d has read and not released since", DataRace, reader, block)
 				}
 			}
@@ -194,29 +216,34 @@ func (h *History) noteRead(c *cell, process int, block uint32, mask uint8) {
 	at.Store(r | uint32(mask))
 }
 
-// noteRelease counts a release and gives its moment.
-func (h *History) noteRelease(process int, block uint32) uint64 {
+// noteRelease counts a release and gives its name. k is what the thread that
+// releases knows.
+func (h *History) noteRelease(process int, block uint32, k *known) (name uint64) {
 	p, b := process%readers, block%blocks
 	n := h.head.released[p][b].Load() + 1
-	now := h.tick()
-	h.head.moments[p][b][n%releasesKept].Store(now)
+	moment := h.tick(process)
+	h.head.moments[p][b][n%releasesKept].Store(moment)
+	h.head.told[p][b][n%toldKept].put(k.with(process, moment))
 	h.head.released[p][b].Store(n)
-	return now
+	return nameOf(process, block, n)
 }
 
 // Synchronize tells that all launches of a process have ended and that somebody
 // knows: what they have read may be overwritten by whoever hears of it.
 func (h *History) Synchronize(process int) {
-	for b := range uint32(blocks) {
-		h.noteRelease(process, b)
+	p := process % readers
+	moment := h.tick(process)
+	for b := range h.head.released[p] {
+		n := h.head.released[p][b].Load() + 1
+		h.head.moments[p][b][n%releasesKept].Store(moment)
+		h.head.released[p][b].Store(n)
 	}
 }
 
 // unordered looks for a read of bytes of the word that no synchronisation puts
-// before a store to them by a thread of process own that had acquired at the
-// moment acquired and not since: the reader has not released since it read, or
-// did so after that moment.
-func (h *History) unordered(c *cell, own int, mask uint8, acquired uint64) (process int, block uint32, found bool) {
+// before a store to them by a thread of process own that knew of acquired: the
+// reader has not released since it read, or did so later than is known.
+func (h *History) unordered(c *cell, own int, mask uint8, acquired *known) (process int, block uint32, found bool) {
 	for p := range readers {
 		r := c.readers[p].Load()
 		if uint8(r)&mask == 0 || p == own%readers {
@@ -224,7 +251,7 @@ func (h *History) unordered(c *cell, own int, mask uint8, acquired uint64) (proc
 		}
 		b, read := r>>8&255, uint16(r>>16)
 		behind := uint16(h.head.released[p][b].Load()) - read
-		if behind == 0 || behind < releasesKept && h.head.moments[p][b][(read+1)%releasesKept].Load() > acquired {
+		if behind == 0 || behind < releasesKept && h.head.moments[p][b][(read+1)%releasesKept].Load() > acquired.of(p) {
 			return p, b, true
 		}
 	}

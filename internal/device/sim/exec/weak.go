@@ -39,7 +39,7 @@ type model struct {
 	cfg    *Weak
 	rng    *rand.Rand
 	handed []uint32 // blocks that have released to the GPU and not further
-	grown  uint64   // moment that the latest acquired of a thread that released at GPU scope
+	grown  *known   // what threads that released at GPU scope had acquired
 	// The temper of this launch, drawn from the seed, in 1/256.
 	hold  uint32      // how often a store is kept back
 	stale uint32      // how often a load gives an old value where it may
@@ -54,22 +54,24 @@ type blockModel struct {
 	m          *model
 	block      uint32
 	threads    []threadModel
-	met        [barriers]uint64 // at each barrier: what the threads there have acquired, at most
+	met        [barriers]*known // at each barrier: what the threads there have acquired
 	words      []sharedWord     // kernels with bulk copies: shared memory as the async proxy sees it
 	common     []int            // of these, what all threads may make known to it
-	metProxied [barriers]uint64 // as met, of proxied
-	grown      uint64           // as of model, at block scope
+	metProxied [barriers]*known // as met, of proxied
+	grown      *known           // as of model, at block scope
 	pace       uint32           // the slower, the higher
 }
 
 // threadModel is the weak memory of a thread.
 type threadModel struct {
 	level
-	acquired uint64 // the moment up to which it must see everybody's stores
-	released uint64 // the moment of its last release to all
-	proxied  uint64 // of acquired, what a fence.proxy.async has carried over to bulk copies
+	acquired *known // of whose stores it must see what
+	fenced   uint64 // the name of its last fence that released to all: every later store tells of it
+	proxied  *known // of acquired, what a fence.proxy.async has carried over to bulk copies
 	words    []int  // shared memory that it has stored to, and the async proxy may not know
-	observed uint64 // the latest such moment of a thread whose store a strong load has seen
+	observed *known // what the stores tell that its strong loads have seen
+	heard    uint64 // a name that it has looked up,
+	learned  *known // and what that tells
 }
 
 // tempers are what a seed chooses from.
@@ -101,15 +103,16 @@ func (m *model) begin(c *cta) {
 	b := c.weak
 	b.m, b.block = m, c.index
 	b.reset()
-	b.grown = m.h.now()
-	b.met, b.metProxied = [barriers]uint64{}, [barriers]uint64{}
+	b.grown = everything(m.h.now())
+	b.met, b.metProxied = [barriers]*known{}, [barriers]*known{}
 	clear(b.words)
 	b.common = b.common[:0]
 	b.pace = []uint32{1, 1, 2, 4, 8}[m.rng.IntN(5)]
 	for i := range b.threads {
-		b.threads[i].reset()
-		b.threads[i].acquired, b.threads[i].observed, b.threads[i].released = b.grown, 0, 0
-		b.threads[i].proxied, b.threads[i].words = b.grown, b.threads[i].words[:0]
+		t := &b.threads[i]
+		t.reset()
+		t.acquired, t.observed, t.fenced, t.heard = b.grown, nil, 0, 0
+		t.proxied, t.words = b.grown, t.words[:0]
 	}
 }
 
@@ -128,9 +131,9 @@ func (w *warp) thread(l uint8) *threadModel { return &w.cta.weak.threads[w.first
 // that count, data tells that nobody may store to them meanwhile.
 func (m *model) read(b *blockModel, t *threadModel, p unsafe.Pointer, mask uint8, strong, data bool) uint64 {
 	c := m.h.cell(p)
-	v, old, moment, told, oldTold := c.read(p)
+	v, old, moment, told, oldTold := c.read(p, mask)
 	fresh := true
-	if moment > t.acquired && (v^old)&spread(mask) != 0 {
+	if !t.acquired.covers(moment) && (v^old)&spread(mask) != 0 {
 		if moment > max(t.seen[p], b.seen[p], m.seen[p]) {
 			stale := m.stale
 			if strong {
@@ -144,11 +147,12 @@ func (m *model) read(b *blockModel, t *threadModel, p unsafe.Pointer, mask uint8
 			}
 		}
 	}
-	switch {
-	case strong && fresh:
-		t.observed = max(t.observed, told)
-	case strong:
-		t.observed = max(t.observed, oldTold)
+	if !fresh {
+		told = oldTold
+	}
+	if strong {
+		t.hear(m.h, told[0])
+		t.hear(m.h, told[1])
 	}
 	if data {
 		m.h.noteRead(c, m.cfg.Process, b.block, mask)
@@ -156,18 +160,29 @@ func (m *model) read(b *blockModel, t *threadModel, p unsafe.Pointer, mask uint8
 	return t.over(p, b.over(p, m.over(p, v)))
 }
 
+// hear takes what a word tells that a strong load has read.
+func (t *threadModel) hear(h *History, told uint64) {
+	if told == 0 {
+		return
+	}
+	if told != t.heard {
+		t.heard, t.learned = told, h.learn(told)
+	}
+	t.observed = t.observed.join(t.learned)
+}
+
 // acquire lets a thread see what others have released to the scope, as far as it
 // has observed of them.
 func (m *model) acquire(b *blockModel, t *threadModel, s scope) {
 	switch s {
 	case scopeCTA:
-		t.acquired = max(t.acquired, b.grown)
+		t.acquired = t.acquired.join(b.grown)
 	case scopeCluster, scopeGPU:
-		t.acquired = max(t.acquired, m.grown, b.grown)
+		t.acquired = t.acquired.join(m.grown).join(b.grown)
 	default:
-		t.acquired = max(t.acquired, t.observed)
+		t.acquired = t.acquired.join(t.observed)
 		for word, moment := range t.seen {
-			if moment <= t.acquired {
+			if t.acquired.covers(moment) {
 				delete(t.seen, word)
 			}
 		}
@@ -175,15 +190,16 @@ func (m *model) acquire(b *blockModel, t *threadModel, s scope) {
 }
 
 // release brings the stores of a thread, and those that it has synchronised
-// with, to where the scope sees them.
-func (m *model) release(b *blockModel, t *threadModel, s scope) {
+// with, to where the scope sees them. It gives the name of what a store tells
+// that belongs to it.
+func (m *model) release(b *blockModel, t *threadModel, s scope) (told uint64) {
 	t.into(&b.level)
-	b.grown = max(b.grown, t.acquired)
+	b.grown = b.grown.join(t.acquired)
 	if s == scopeCTA {
-		return
+		return t.fenced
 	}
 	b.into(&m.level)
-	m.grown = max(m.grown, t.acquired)
+	m.grown = m.grown.join(t.acquired)
 	if s == scopeSystem {
 		for len(m.stores) > 0 {
 			m.commit(&m.level, m.any(m.rng))
@@ -197,19 +213,20 @@ func (m *model) release(b *blockModel, t *threadModel, s scope) {
 	}
 	if s != scopeSystem {
 		m.handed = append(m.handed, b.block)
-		return
+		return t.fenced
 	}
 	// What blocks have released to the GPU is released with it.
-	t.released = m.h.noteRelease(m.cfg.Process, b.block)
+	told = m.h.noteRelease(m.cfg.Process, b.block, t.acquired)
 	for _, h := range m.handed {
-		m.h.noteRelease(m.cfg.Process, h)
+		m.h.noteRelease(m.cfg.Process, h, t.acquired)
 	}
 	m.handed = m.handed[:0]
+	return told
 }
 
 // write makes a store of a thread.
-func (m *model) write(b *blockModel, t *threadModel, s pending) {
-	s.acquired, s.told = t.acquired, t.released
+func (m *model) write(b *blockModel, t *threadModel, s pending, told uint64) {
+	s.acquired, s.told = t.acquired, [2]uint64{told, told}
 	t.put(s)
 	if !m.chance(m.hold) {
 		m.flush(b, t, s.word)
@@ -223,7 +240,7 @@ func (m *model) commit(l *level, i int) {
 	var process int
 	var block uint32
 	race := false
-	_, moment := m.h.change(s.word, c, s.told, func(old uint64) (uint64, uint8) {
+	_, moment := m.h.change(s.word, c, m.cfg.Process, s.told, func(old uint64) (uint64, uint8) {
 		if (old^s.value)&spread(s.mask) != 0 {
 			process, block, race = m.h.unordered(c, m.cfg.Process, s.mask, s.acquired)
 		}
@@ -293,15 +310,20 @@ func (m *model) settle(resident []*cta) {
 
 // update is an atomic operation on an element of 4 or 8 bytes.
 func (m *model) update(b *blockModel, t *threadModel, p unsafe.Pointer, a access, f func(old uint64) (value uint64, store bool)) uint64 {
+	tells := t.fenced
 	if a.order == release || a.order == acquireRelease {
-		m.release(b, t, a.scope)
+		tells = m.release(b, t, a.scope)
 	}
 	word, shift := wordOf(p)
 	m.flush(b, t, word)
 	mask := uint8(maskOf(int(a.width))) << (shift / 8)
 	c := m.h.cell(word)
-	told := max(t.released, c.told.Load())
-	was, moment := m.h.change(word, c, told, func(old uint64) (uint64, uint8) {
+	// What the value told that it replaces, it tells too.
+	var told [2]uint64
+	for half := range told {
+		told[half] = m.h.both(c.told[half].Load(), tells)
+	}
+	was, moment := m.h.change(word, c, m.cfg.Process, told, func(old uint64) (uint64, uint8) {
 		v, ok := f(old >> shift & maskOf(int(a.width)*8))
 		if !ok {
 			return 0, 0
@@ -309,7 +331,11 @@ func (m *model) update(b *blockModel, t *threadModel, p unsafe.Pointer, a access
 		return v << shift, mask
 	})
 	t.note(word, moment)
-	t.observed = max(t.observed, told)
+	for half := range told {
+		if mask>>(4*half)&15 != 0 {
+			t.hear(m.h, told[half])
+		}
+	}
 	if a.order == acquire || a.order == acquireRelease {
 		m.acquire(b, t, a.scope)
 	}
@@ -328,8 +354,8 @@ func (b *blockModel) arrive(w *warp, id int) {
 		t := w.thread(l & 31)
 		t.into(&b.level)
 		b.arriveShared(t)
-		b.met[id] = max(b.met[id], t.acquired)
-		b.metProxied[id] = max(b.metProxied[id], t.proxied)
+		b.met[id] = b.met[id].join(t.acquired)
+		b.metProxied[id] = b.metProxied[id].join(t.proxied)
 	}
 }
 
@@ -338,21 +364,21 @@ func (b *blockModel) leave(w *warp, id int, m uint32) {
 	for l := range uint8(warpSize) {
 		if m>>l&1 != 0 {
 			t := w.thread(l)
-			t.acquired = max(t.acquired, b.met[id])
-			t.proxied = max(t.proxied, b.metProxied[id])
+			t.acquired = t.acquired.join(b.met[id])
+			t.proxied = t.proxied.join(b.metProxied[id])
 		}
 	}
 }
 
 // meet is arrive and leave for threads of one warp.
 func (b *blockModel) meet(w *warp, m uint32) {
-	var most, proxied uint64
+	var most, proxied *known
 	for l := range uint8(warpSize) {
 		if m>>l&1 != 0 {
 			t := w.thread(l)
 			t.into(&b.level)
 			b.arriveShared(t)
-			most, proxied = max(most, t.acquired), max(proxied, t.proxied)
+			most, proxied = most.join(t.acquired), proxied.join(t.proxied)
 		}
 	}
 	for l := range uint8(warpSize) {

@@ -20,6 +20,7 @@ type litmus struct {
 	programs []string
 	machine  *machine
 	cells    []byte
+	head     []byte
 }
 
 // outcomes runs the seeds and counts what words of results come out, and races.
@@ -43,7 +44,7 @@ func (l litmus) outcomes(t *testing.T, seeds int, words ...int) (results map[str
 }
 
 func (l *litmus) compile(t *testing.T) (kernels []*Kernel) {
-	l.machine, l.cells = newMachine(t), alignedBytes(HistoryBytes(PageSize))
+	l.machine, l.cells, l.head = newMachine(t), alignedBytes(HistoryBytes(PageSize)), alignedBytes(HistoryHeadBytes)
 	for _, p := range l.programs {
 		kernels = append(kernels, weakKernel(t, kernelText(p)))
 	}
@@ -54,7 +55,8 @@ func (l *litmus) run(t *testing.T, kernels []*Kernel, seed uint64) (m *machine, 
 	m = l.machine
 	clear(m.mem[:4096])
 	clear(l.cells[:HistoryBytes(4096)])
-	h := NewHistory(alignedBytes(HistoryHeadBytes), []HistoryRange{{m.mem, l.cells}})
+	clear(l.head)
+	h := NewHistory(l.head, []HistoryRange{{m.mem, l.cells}})
 	c := NewConductor(len(kernels), seed)
 	errs := make([]error, len(kernels))
 	var all sync.WaitGroup
@@ -130,6 +132,7 @@ func TestMessagePassing(t *testing.T) {
 		{"membar", putData + "membar.sys;\nst.relaxed.sys" + flag, await("relaxed.sys") + "membar.sys;\n", false},
 		{"relaxed store", putData + "st.relaxed.sys" + flag, await("acquire.sys"), true},
 		{"weak store", putData + "st" + flag, await("acquire.sys"), true},
+		{"relaxed store behind a release of another word", putData + "st.release.sys.global.u32 [%rd0+512], 1;\nst.relaxed.sys" + flag, await("acquire.sys"), true},
 		{"release at block scope", putData + "st.release.cta" + flag, await("acquire.sys"), true},
 		{"release at GPU scope", putData + "st.release.gpu" + flag, await("acquire.sys"), true},
 		{"relaxed load", putData + "st.release.sys" + flag, await("relaxed.sys"), true},
@@ -208,6 +211,58 @@ func TestStoreOverRead(t *testing.T) {
 		if c.race != (races > seeds/5) || !c.race && races > 0 {
 			t.Errorf("%s: %d races of %d", c.name, races, seeds)
 		}
+	}
+}
+
+// What a rank has learnt of one rank says nothing of another: a release of the
+// second, earlier in time than one that was acquired of the first, does not count.
+// It does if the first had acquired it.
+func TestSynchronisationIsOfRanks(t *testing.T) {
+	const seeds = 60
+	reader := "ld.global.u32 %r1, [%rd0+64];\nst.release.sys.global.u32 [%rd0+128], 1;\n"
+	relay := func(load string) string {
+		return "WAIT: ld." + load + ".global.u32 %r9, [%rd0+128];\nsetp.eq.u32 %p9, %r9, 0;\n@%p9 bra WAIT;\nst.release.sys.global.u32 [%rd0+256], 1;\n"
+	}
+	writer := "WAIT: ld.acquire.sys.global.u32 %r9, [%rd0+256];\nsetp.eq.u32 %p9, %r9, 0;\n@%p9 bra WAIT;\n" + putData
+	for load, race := range map[string]bool{"acquire.sys": false, "relaxed.sys": true} {
+		_, races := litmus{programs: []string{reader, relay(load), writer}}.outcomes(t, seeds)
+		if race != (races > seeds/5) || !race && races > 0 {
+			t.Errorf("relay by ld.%s: %d races of %d", load, races, seeds)
+		}
+	}
+}
+
+// Two flags in one word each tell of their own rank.
+func TestFlagsInOneWord(t *testing.T) {
+	const seeds = 60
+	put := "ld.global.u32 %r1, [%rd0+64];\nst.release.sys.global.u32 [%rd0+128], 1;\n"
+	other := "st.release.sys.global.u32 [%rd0+132], 1;\n"
+	wait := func(first, second string) string {
+		return "WAIT: ld." + first + ".sys.global.u32 %r9, [%rd0+128];\nsetp.eq.u32 %p9, %r9, 0;\n@%p9 bra WAIT;\n" +
+			"ALSO: ld." + second + ".sys.global.u32 %r9, [%rd0+132];\nsetp.eq.u32 %p9, %r9, 0;\n@%p9 bra ALSO;\n" + putData
+	}
+	for _, c := range []struct {
+		first, second string
+		race          bool
+	}{{"acquire", "acquire", false}, {"acquire", "relaxed", false}, {"relaxed", "acquire", true}} {
+		_, races := litmus{programs: []string{put, other, wait(c.first, c.second)}}.outcomes(t, seeds)
+		if c.race != (races > seeds/5) || !c.race && races > 0 {
+			t.Errorf("%s of the reader's flag, %s of the other: %d races of %d", c.first, c.second, races, seeds)
+		}
+	}
+}
+
+// A block of many ranks makes many releases at each barrier; a race is found
+// behind all of them.
+func TestManyReleases(t *testing.T) {
+	const seeds = 60
+	read := "ld.global.u32 %r1, [%rd0+64];\n"
+	for range 20 {
+		read += "st.release.sys.global.u32 [%rd0+512], 1;\n"
+	}
+	_, races := litmus{programs: []string{read + "st.release.sys" + flag, await("relaxed.sys") + putData}}.outcomes(t, seeds)
+	if races < seeds/5 {
+		t.Errorf("%d races of %d", races, seeds)
 	}
 }
 

@@ -46,19 +46,19 @@ func (w *warp) readWords(p unsafe.Pointer, m *memOp, l uint8, strong, data bool)
 	return v
 }
 
-// writeWords stores the bytes of an access of a lane.
-func (w *warp) writeWords(p unsafe.Pointer, m *memOp, l uint8, addr uint64, v [2]uint64) {
+// writeWords stores the bytes of an access of a lane. told names what they tell.
+func (w *warp) writeWords(p unsafe.Pointer, m *memOp, l uint8, addr uint64, v [2]uint64, told uint64) {
 	x, b, t := w.run.weak, w.cta.weak, w.thread(l)
 	s := pending{word: p, value: v[0], mask: 0xff, addr: addr, in: m.in, block: w.cta.index, thread: w.first + uint32(l)}
 	if m.bytes > 8 {
-		x.write(b, t, s)
+		x.write(b, t, s, told)
 		s.word, s.value = unsafe.Add(p, 8), v[1]
-		x.write(b, t, s)
+		x.write(b, t, s, told)
 		return
 	}
 	word, shift := wordOf(p)
 	s.word, s.value, s.mask = word, v[0]<<shift, bytesMask(m.bytes, shift)
-	x.write(b, t, s)
+	x.write(b, t, s, told)
 }
 
 // weakLoad is loadAny for global memory. Reads that are weak or volatile are
@@ -83,7 +83,7 @@ func weakLoad(m *memOp, dst []*reg, t typ) step {
 			}
 			before := w.thread(l).observed
 			if m.acc.order == acquire {
-				w.thread(l).observed = 0 // it acquires by what it reads itself
+				w.thread(l).observed = nil // it acquires by what it reads itself
 			}
 			v := w.readWords(w.at(m, addr, l), m, l, strong, data)
 			for i, r := range dst {
@@ -97,7 +97,7 @@ func weakLoad(m *memOp, dst []*reg, t typ) step {
 			}
 			if m.acc.order == acquire {
 				w.run.weak.acquire(w.cta.weak, w.thread(l), m.acc.scope)
-				w.thread(l).observed = max(w.thread(l).observed, before)
+				w.thread(l).observed = w.thread(l).observed.join(before)
 			}
 		}
 		if m.spin >= 0 {
@@ -119,12 +119,17 @@ func weakStore(m *memOp, src []int, bits int) step {
 			l &= 31
 			addr := a[l] + m.off
 			p := w.at(m, addr, l)
-			if m.acc.order == release {
-				w.run.weak.release(w.cta.weak, w.thread(l), m.acc.scope)
-			}
-			w.writeWords(p, m, l, addr, w.packed(src, bits, l))
+			w.writeWords(p, m, l, addr, w.packed(src, bits, l), w.tells(m, l))
 		}
 	}
+}
+
+// tells releases if the access does, and names what its store tells.
+func (w *warp) tells(m *memOp, l uint8) uint64 {
+	if m.acc.order == release {
+		return w.run.weak.release(w.cta.weak, w.thread(l), m.acc.scope)
+	}
+	return w.thread(l).fenced
 }
 
 // packed joins registers of a lane.
@@ -146,7 +151,7 @@ func (w *warp) weakAtom(p unsafe.Pointer, a access, l uint8, f func(old uint64) 
 func (w *warp) weakFence(s scope) {
 	for _, l := range w.act {
 		t := w.thread(l & 31)
-		w.run.weak.release(w.cta.weak, t, s)
+		t.fenced = w.run.weak.release(w.cta.weak, t, s)
 		w.run.weak.acquire(w.cta.weak, t, s)
 	}
 }
@@ -180,12 +185,9 @@ func weakMultimemStore(m *memOp, src []int, bits int) step {
 			l &= 31
 			addr := a[l] + m.off
 			views := tm.at(w, m, addr, l)
-			if m.acc.order == release {
-				w.run.weak.release(w.cta.weak, w.thread(l), m.acc.scope)
-			}
-			v := w.packed(src, bits, l)
+			told, v := w.tells(m, l), w.packed(src, bits, l)
 			for _, p := range views {
-				w.writeWords(unsafe.Add(p, addr&pageMask), m, l, addr, v)
+				w.writeWords(unsafe.Add(p, addr&pageMask), m, l, addr, v, told)
 			}
 		}
 	}

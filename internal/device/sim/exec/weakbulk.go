@@ -21,8 +21,8 @@ type weakCopy struct {
 	first    int    // word of shared memory where the source begins
 	left     []int  // words that are not written, from the source's start
 	taken    []word // by their number, nil until the source was read
-	acquired uint64 // of the thread by which it is, at its instruction
-	told     uint64
+	acquired *known // of the thread by which it is, at its instruction
+	told     [2]uint64
 }
 
 type word struct {
@@ -115,7 +115,7 @@ func (w *warp) fenceProxy(sharedToo, globalToo bool) {
 // weakCopy puts a copy under way.
 func (w *warp) weakCopy(c *bulkCopy, src uint64) {
 	t := &w.cta.weak.threads[c.thread]
-	k := &weakCopy{first: int(src / 8), acquired: t.proxied, told: t.released}
+	k := &weakCopy{first: int(src / 8), acquired: t.proxied, told: [2]uint64{t.fenced, t.fenced}}
 	for i := range len(c.source) / 8 {
 		k.left = append(k.left, i)
 	}
