@@ -32,7 +32,7 @@ var excuses = []excuse{
 	{"Waits at the end",
 		"Behind this wait the kernel touches no memory that others write, and what follows on the stream begins behind the kernel's end. That the peers have arrived has to be known, and a mutant that does not wait is found out; that what they stored is visible to this thread need not. Equivalent.",
 		func(m *Mutant) bool {
-			return isAcquire(m) && (m.Stage() == stageEnd || m.Stage() == stageDone && !m.loopsBack())
+			return isAcquire(m) && (m.Stage() == stageEnd || m.Stage() == stageDone) && !m.passes(m.Line-1, dataAccess, nil)
 		}},
 	{"Two barriers of the block in a row",
 		"Between the two stands nothing but the setting back of the block's flag for failed waits; the other one is still there. Equivalent.",
@@ -41,7 +41,7 @@ var excuses = []excuse{
 		}},
 	{"Barrier behind a wait whose other threads do nothing more",
 		"It makes the block agree on whether a wait has failed. As long as none fails, nothing but the block's counter is stored behind it, and the kernel ends when all threads have. Not equivalent where a wait runs into its deadline: then the counter might be stored, of a group that is unusable from then on.",
-		func(m *Mutant) bool { return isBar(m) && m.Stage() == 0 }},
+		func(m *Mutant) bool { return isBar(m) && m.afterWait() && !m.passes(m.Line-1, anyAccess, nil) }},
 	{"Barrier that sets back the block's flag for failed waits",
 		"It keeps a thread from setting the flag before thread 0 has cleared it. Only a block in which a wait has failed at once could tell, and the wait's own failure is reported in any case.",
 		func(m *Mutant) bool { return isBar(m) && m.clearsFlag() }},
@@ -174,14 +174,10 @@ func (m *Mutant) beforeFirstMessage() bool {
 	return address != "" && slot
 }
 
-// loopsBack tells whether the wait stands in a loop: data follow it.
-func (m *Mutant) loopsBack() bool {
-	for _, l := range m.lines[m.Line:] {
-		if strings.Contains(l, "st.global.v4") || strings.Contains(l, "st.volatile.global") {
-			return true
-		}
-	}
-	return false
+// afterWait tells whether the line is the barrier behind which a block asks whether
+// a wait has failed.
+func (m *Mutant) afterWait() bool {
+	return m.Line < len(m.lines) && strings.Contains(m.lines[m.Line], "ld.volatile.shared.u32") && strings.Contains(m.lines[m.Line], "[blockFailed]")
 }
 
 var (

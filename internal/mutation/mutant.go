@@ -74,11 +74,13 @@ var rules = []rule{
 	{"store at a wrong offset", line(`((?:multimem\.st\.relaxed\.sys\.global|st\.global)\.v4\.\w+)\s+\[` + reg64 + `(?:\+` + number + `)?\](.*)`), shifted},
 	{"load at a wrong offset", line(`((?:multimem\.ld_reduce\.\S+|ld\.global\.v4\.\w+))\s+` + vector + `, \[` + reg64 + `(?:\+` + number + `)?\](.*)`), shiftedLoad},
 	{"element at a wrong offset", line(`((?:st|ld)\.volatile\.(?:u|b|f)\w+)\s+(.*)\[` + reg64 + `\](.*)`), shiftedElement},
-	{"packet at a wrong offset", line(`(st\.relaxed\.sys\.global\.v4\.b32)\s+\[` + reg64 + `\](.*)`), shiftedPacket},
+	{"packet at a wrong offset", line(`(st\.relaxed\.sys\.global\.v2\.b64)\s+\[` + reg64 + `\](.*)`), shiftedPacket},
 	{"multimem.st to the own copy only", line(`multimem\.st\.relaxed\.sys\.global\.v4\.f32\s+\[` + reg64 + `\], ` + vector + `;`), ownStore},
 	{"multimem.ld_reduce of the own copy only", line(`multimem\.ld_reduce\.relaxed\.sys\.global\.add\S*\.v4\.(f32|f16x2|bf16x2)\s+` + vector + `, \[` + reg64 + `\];`), ownLoad},
 	{"sum in the element's precision", line(`multimem\.ld_reduce\..*\.acc::f32\..*`), swap(".acc::f32", "")},
-	{"data without flag", line(`st\.relaxed\.sys\.global\.v4\.b32\s+\[` + reg64 + `\], \{(%r\d+),(%r\d+),(%r\d+),(%r\d+)\};`), flagFirst},
+	{"packet stored flag first", line(`st\.relaxed\.sys\.global\.v2\.b64\s+\[` + reg64 + `\], \{(%rd\d+),(%rd\d+)\};`), flagFirst},
+	{"packet loaded flag last", line(`ld\.relaxed\.sys\.global\.v2\.b64\s+\{(%rd\d+),(%rd\d+)\}, \[` + reg64 + `\];`), flagLast},
+	{"count not kept for the next launch", line(`st\.global\.u32\s+\[%rd\d+\+(?:256|1280|2304|3328)\], %r\d+;`), func(_ *kernel, _ int, m []string) string { return "\t// " + strings.TrimSpace(m[0]) }},
 }
 
 func line(pattern string) *regexp.Regexp { return regexp.MustCompile(`^\s*` + pattern + `$`) }
@@ -116,15 +118,15 @@ func (k *kernel) near(at, n int, pattern *regexp.Regexp) []string {
 	return nil
 }
 
-var packetLoad = line(`ld\.relaxed\.sys\.global\.v4\.b32 \{%r\d+,(%r\d+),%r\d+,(%r\d+)\}, .*`)
+var packetFlag = line(`\{ \.reg \.b32 tmp; mov\.b64 \{tmp, (%r\d+)\}, %rd\d+; \}`)
 
 // packetWait takes a packet's flag for what is awaited.
 func packetWait(k *kernel, at int, m []string) string {
-	load := k.near(at, 3, packetLoad)
-	if load == nil || load[1] != m[2] && load[2] != m[2] {
+	flag := k.near(at, 1, packetFlag)
+	if flag == nil || flag[1] != m[3] {
 		return ""
 	}
-	return fmt.Sprintf("\tsetp.eq.s32 \t%s, %s, %s;", m[1], m[2], m[2])
+	return fmt.Sprintf("\tsetp.eq.s32 \t%s, %s, %s;", m[1], m[3], m[3])
 }
 
 // announce changes the count that a release store announces.
@@ -200,8 +202,18 @@ func ownLoad(k *kernel, _ int, m []string) string {
 	return k.own(m[3], false) + fmt.Sprintf("ld.global.v4.b32 %s, [%s]; }", m[2], ownedRegister)
 }
 
-// flagFirst stores a packet's flags before its data.
+// flagFirst stores a packet's flags before its data: four accesses of 32 bits
+// instead of two of 64.
 func flagFirst(_ *kernel, _ int, m []string) string {
-	return fmt.Sprintf("\tst.relaxed.sys.global.b32 [%[1]s+4], %[3]s; st.relaxed.sys.global.b32 [%[1]s+12], %[5]s; st.relaxed.sys.global.b32 [%[1]s], %[2]s; st.relaxed.sys.global.b32 [%[1]s+8], %[4]s;",
-		m[1], m[2], m[3], m[4], m[5])
+	return fmt.Sprintf("\t{ .reg .b32 %%d0; .reg .b32 %%f0; .reg .b32 %%d1; .reg .b32 %%f1; mov.b64 {%%d0,%%f0}, %[2]s; mov.b64 {%%d1,%%f1}, %[3]s; "+
+		"st.relaxed.sys.global.b32 [%[1]s+4], %%f0; st.relaxed.sys.global.b32 [%[1]s+12], %%f1; st.relaxed.sys.global.b32 [%[1]s], %%d0; st.relaxed.sys.global.b32 [%[1]s+8], %%d1; }",
+		m[1], m[2], m[3])
+}
+
+// flagLast loads a packet's data before its flags, in as many accesses.
+func flagLast(_ *kernel, _ int, m []string) string {
+	return fmt.Sprintf("\t{ .reg .b32 %%d0; .reg .b32 %%f0; .reg .b32 %%d1; .reg .b32 %%f1; "+
+		"ld.relaxed.sys.global.b32 %%d0, [%[3]s]; ld.relaxed.sys.global.b32 %%d1, [%[3]s+8]; ld.relaxed.sys.global.b32 %%f0, [%[3]s+4]; ld.relaxed.sys.global.b32 %%f1, [%[3]s+12]; "+
+		"mov.b64 %[1]s, {%%d0,%%f0}; mov.b64 %[2]s, {%%d1,%%f1}; }",
+		m[1], m[2], m[3])
 }

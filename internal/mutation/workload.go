@@ -47,12 +47,12 @@ type shape struct {
 }
 
 // shapes are many small chunks among several blocks and warps; chunks so large
-// for so few threads that every loop goes around, unrolled and not; elements
+// for so few threads that every loop goes around, unrolled and not, in one round; elements
 // only, in many chunks and in one.
 func shapes(ranks uint64) [4]shape {
 	return [4]shape{
-		{blocks: 2, threads: 64, chunk: 2, packs: 12*ranks + 3},
-		{blocks: 1, threads: 8, chunk: 84, packs: 84*ranks + 30},
+		{blocks: 2, threads: 64, chunk: 2, packs: max(12*ranks+3, 36)},
+		{blocks: 2, threads: 8, chunk: 84, packs: 84*ranks + 30},
 		{blocks: 2, threads: 40, chunk: 1, packs: 6 * ranks, outside: true},
 		{blocks: 2, threads: 8, chunk: 6, packs: 6 * ranks, outside: true},
 	}
@@ -97,6 +97,9 @@ func calls(f kernels.Family, d collective.DType, ranks int, seed uint64) []*call
 				c.recv = c.send
 			case 4:
 				c.recv += size
+				if f == kernels.Packet { // single elements, several for each thread
+					c.send += size
+				}
 			}
 		}
 		if i == 3 {
@@ -186,6 +189,7 @@ func (t *Team) Round(f kernels.Family, d collective.DType, seed uint64) error {
 	if err != nil {
 		return &refusedError{err}
 	}
+	t.conductor.TurnTime = waitLimit / time.Duration(t.Ranks*waitTurns(f))
 	t.conductor.Reseed(seed)
 	return t.Do(func(m *member) error {
 		if err := m.replay(list, prepared[m.Rank.Rank()]); err != nil {
