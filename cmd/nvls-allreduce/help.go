@@ -23,13 +23,16 @@ Examples:
       a log of nccl-tests (or MSCCL++, OSU, PyTorch) as a result, for plot and compare
   nvls-allreduce compare before.json after.json --fail-below 0.95
       what is faster, slower or the same within noise; exit 7 when too slow
+  nvls-allreduce compare r.json r.json --modes 'nccl|nccl-symmetric,auto' --goal 64K:16M=0.80
+      auto against the faster of two at each size, in at most 0.80 of its time
   srun -n 8 nvls-allreduce doctor
       which modes will work here, and exactly why not the others
   nvls-allreduce config --config quick -n 50
       print the configuration that these flags make
 
 Exit codes: 0 ok, 1 internal fault, 2 device call failed, 3 mode cannot run here,
-4 timeout, 6 wrong usage, 7 wrong data or below --min-busbw or --fail-below, 143 after SIGTERM.
+4 timeout, 6 wrong usage, 7 wrong data, below --min-busbw or --fail-below, or a missed --goal,
+143 after SIGTERM.
 `
 
 // printHelp prints the help of the selected command. Without one that is the
