@@ -25,6 +25,7 @@ func TestKernelDeadline(t *testing.T) {
 		"p2p-one-shot":   "for the peers' kernels to start",
 		"p2p-two-shot":   "for the peers' kernels to start",
 		"p2p-packet":     "for a peer's packet",
+		"p2p-push-bulk":  "for the peers' inputs to be in scratch memory",
 		"p2p-push":       "for the peers' inputs to be in scratch memory",
 	}
 	for i := range len(stages) {

@@ -21,6 +21,7 @@ type Launch struct {
 	fn        device.Function
 	geometry  Geometry
 	args      kernels.Args
+	shared    uint32 // bytes a block
 	algorithm string
 	graph     device.Graph
 }
@@ -44,7 +45,7 @@ func (g *Group) NewLaunch(f kernels.Family, c Call, geo Geometry, args kernels.A
 	args.Count = c.Count
 	args.Rank, args.Ranks = uint32(g.Rank()), uint32(g.Size())
 	args.Timeout = uint64(g.Timeout().Nanoseconds())
-	l := &Launch{fn: fn, geometry: geo, args: args, algorithm: fmt.Sprintf("%s %dx%d", algorithmName(f), geo.Blocks, geo.Threads)}
+	l := &Launch{fn: fn, geometry: geo, args: args, shared: f.SharedBytes(), algorithm: fmt.Sprintf("%s %dx%d", algorithmName(f), geo.Blocks, geo.Threads)}
 	if g.stream.Capturing() {
 		return l, nil
 	}
@@ -76,7 +77,7 @@ func (l *Launch) Enqueue(s device.Stream) error {
 	if l.graph != nil && !s.Capturing() {
 		return s.LaunchGraph(l.graph)
 	}
-	return s.Launch(l.fn, l.geometry.Blocks, l.geometry.Threads, 0, l.args.Bytes())
+	return s.Launch(l.fn, l.geometry.Blocks, l.geometry.Threads, l.shared, l.args.Bytes())
 }
 
 // Algorithm implements Prepared.
@@ -100,6 +101,8 @@ func algorithmName(f kernels.Family) string {
 		return "two-shot"
 	case kernels.CopyIn, kernels.NVLSCopyIn:
 		return "copy-in"
+	case kernels.PushBulk:
+		return "push-bulk"
 	}
 	return string(f)
 }

@@ -30,6 +30,7 @@ func fallbacks(r *grouptest.Rank) []collective.AllReducer {
 	return []collective.AllReducer{
 		c, fallback.NewRing(r.Group, t), fallback.NewP2P(r.Group, fallback.OneShot, t),
 		fallback.NewP2P(r.Group, fallback.TwoShot, t), fallback.NewP2P(r.Group, fallback.Packet, t), fallback.NewP2P(r.Group, fallback.Push, t),
+		fallback.NewP2P(r.Group, fallback.PushBulk, t),
 	}
 }
 

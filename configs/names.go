@@ -10,9 +10,11 @@ const (
 	ModeP2PTwoShot = "p2p-two-shot"
 	ModeP2PPacket  = "p2p-packet"
 	ModeP2PPush    = "p2p-push"
-	ModeP2PCopyIn  = "p2p-copy-in"
-	ModeAuto       = "auto" // the fastest that can run at each size
-	ModeNCCL       = "nccl" // NCCL, measured beside the others
+	// ModeP2PPushBulk is p2p-push by bulk copies, where the GPUs have them.
+	ModeP2PPushBulk = "p2p-push-bulk"
+	ModeP2PCopyIn   = "p2p-copy-in"
+	ModeAuto        = "auto" // the fastest that can run at each size
+	ModeNCCL        = "nccl" // NCCL, measured beside the others
 	// ModeNCCLSymmetric is NCCL on buffers of a symmetric window of its own.
 	ModeNCCLSymmetric = "nccl-symmetric"
 )
@@ -24,7 +26,7 @@ const All = "all"
 // ModeNames lists every mode that can be configured.
 func ModeNames() []string {
 	return []string{ModeZeroCopy, ModeCopyIn, ModeRing, ModeP2P, ModeP2POneShot,
-		ModeP2PTwoShot, ModeP2PPush, ModeP2PPacket, ModeP2PCopyIn, ModeNCCL, ModeNCCLSymmetric, ModeAuto}
+		ModeP2PTwoShot, ModeP2PPush, ModeP2PPushBulk, ModeP2PPacket, ModeP2PCopyIn, ModeNCCL, ModeNCCLSymmetric, ModeAuto}
 }
 
 const (

@@ -40,7 +40,7 @@ func packet() grouptest.Mode {
 }
 
 func modes() []grouptest.Mode {
-	return []grouptest.Mode{ring(), p2p("p2p-one-shot", fallback.OneShot), p2p("p2p-two-shot", fallback.TwoShot), p2p("p2p-push", fallback.Push), packet(), copyIn(1)}
+	return []grouptest.Mode{ring(), p2p("p2p-one-shot", fallback.OneShot), p2p("p2p-two-shot", fallback.TwoShot), p2p("p2p-push", fallback.Push), p2p("p2p-push-bulk", fallback.PushBulk), packet(), copyIn(1)}
 }
 
 func TestModes(t *testing.T) {

@@ -16,7 +16,10 @@ const (
 	Packet  Algorithm = "packet"   // push the message with flags inside the data; small messages only
 	OneShot Algorithm = "one-shot" // read every rank's message
 	Push    Algorithm = "push"     // store slices to their owners, who reduce them and store the results to all
-	TwoShot Algorithm = "two-shot" // reduce one slice, store it to all: what NVLS zero-copy does, without the switch
+	// PushBulk is Push by bulk copies, which need compute capability 9.0. On older
+	// GPUs it is Push, and its calls say so.
+	PushBulk Algorithm = "push-bulk"
+	TwoShot  Algorithm = "two-shot" // reduce one slice, store it to all: what NVLS zero-copy does, without the switch
 )
 
 // P2P is the peer-to-peer all-reduce over peer mappings.
@@ -64,6 +67,8 @@ func (p *P2P) Prepare(c collective.Call) (collective.Prepared, error) {
 		return p.oneShot(c)
 	case Push:
 		return p.push(c)
+	case PushBulk:
+		return p.pushBulk(c)
 	}
 	return p.twoShot(c)
 }
@@ -91,14 +96,19 @@ func (p *P2P) push(c collective.Call) (collective.Prepared, error) {
 	g := p.group
 	span := collective.NewSpan(c.Send.Local(), c.Recv.Local(), c.Count, c.DType)
 	plan := planPush(c, span, g.Size(), g.MaxBlocks(), g.Workspace().ScratchBytes(), p.tuning)
+	return p.launchPush(kernels.Push, pushSlots, c, span, plan)
+}
+
+func (p *P2P) launchPush(f kernels.Family, slots uint32, c collective.Call, span collective.Span, plan slotPlan) (collective.Prepared, error) {
+	g := p.group
 	args := kernels.Args{
 		Head: span.Head, Packs: span.Packs, Chunk: plan.packs, OutsideChunk: plan.outside, SlotBytes: plan.slotBytes,
-		Slots: pushSlots, Scratch: uint64(g.Workspace().Scratch(g.Rank())),
+		Slots: slots, Scratch: uint64(g.Workspace().Scratch(g.Rank())),
 	}
 	for i := range g.Size() {
 		args.PeerOut[i] = uint64(c.Recv.Peer((g.Rank() + i) % g.Size()))
 	}
-	return g.NewLaunch(kernels.Push, c, plan.Geometry, args)
+	return g.NewLaunch(f, c, plan.Geometry, args)
 }
 
 func (p *P2P) oneShot(c collective.Call) (collective.Prepared, error) {

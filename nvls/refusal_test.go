@@ -138,7 +138,7 @@ func TestInstructionsAreTheKernels(t *testing.T) {
 			if name == "" {
 				continue
 			}
-			ptx, err := kernels.Module(d.String(), true)
+			ptx, err := kernels.Module(d.String(), kernels.NVLSZeroCopy)
 			if err != nil {
 				t.Fatal(err)
 			}

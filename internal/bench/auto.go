@@ -11,13 +11,17 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/fallback"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/tuning"
 )
 
 // candidates are what auto chooses from. Copy-in modes are for buffers that are
 // not in symmetric memory; the run's own are.
-var candidates = []string{configs.ModeZeroCopy, configs.ModeP2PPacket, configs.ModeP2POneShot, configs.ModeP2PTwoShot, configs.ModeP2PPush, configs.ModeRing}
+var candidates = []string{configs.ModeZeroCopy, configs.ModeP2PPacket, configs.ModeP2POneShot, configs.ModeP2PTwoShot, configs.ModeP2PPush, configs.ModeP2PPushBulk, configs.ModeRing}
+
+// bulkBytes is the least message for which bulk copies are tried.
+const bulkBytes = 256 << 10
 
 // Runs by which auto compares candidates: quick ones of every candidate, and
 // when a tuning file is to be saved, longer ones of the best and their
@@ -74,6 +78,9 @@ func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 	}
 	var tried []attempt
 	for _, name := range candidates {
+		if name == configs.ModeP2PPushBulk && (size < bulkBytes || !fallback.BulkCopies(b.group)) {
+			continue // nothing to gain, or the same as p2p-push
+		}
 		m := b.find(name)
 		if m == nil || m.reducer.Supports(t.dtype, t.op) != nil {
 			continue

@@ -42,7 +42,7 @@ func roundUp(n, unit uint64) uint64 { return (n + unit - 1) / unit * unit }
 // copy-in gets for staging, the others are content with the default.
 func scratchBytes(cfg *configs.Config) uint64 {
 	for _, name := range cfg.Modes() {
-		if name == configs.ModeP2PPush || name == configs.ModeAuto {
+		if name == configs.ModeP2PPush || name == configs.ModeP2PPushBulk || name == configs.ModeAuto {
 			return max(uint64(cfg.NVLS.Staging), collective.ScratchBytes)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/nvls-allreduce/nvls-allreduce/fallback"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
@@ -42,22 +43,34 @@ func (b *bench) measureLinks(ctx context.Context) error {
 	peer := b.buffers.memory.At(b.buffers.region).Peer(next)
 	args := kernels.LinkArgs{Buffer: uint64(peer), Packs: bytes / kernels.PackBytes, Sink: uint64(b.group.Workspace().Report())}
 	store, load, module, err := b.linkKernels()
+	var bulk device.Function
+	var bulkModule device.Module
+	if err == nil && fallback.BulkCopies(b.group) {
+		bulk, bulkModule, err = b.bulkLinkKernel()
+	}
 	if err := b.node.Vote(ctx, "load link kernels", err); err != nil {
 		return err
 	}
 	defer b.free(module)
-	launch := func(f device.Function) func() error {
-		return func() error { return s.Launch(f, b.group.MaxBlocks(), linkThreads, 0, args.Bytes()) }
+	if bulk != nil {
+		defer b.free(bulkModule)
+	}
+	launch := func(f device.Function, shared uint32) func() error {
+		return func() error { return s.Launch(f, b.group.MaxBlocks(), linkThreads, shared, args.Bytes()) }
 	}
 	var rates result.LinkRates
 	for _, m := range []struct {
 		rate *float64
 		work func() error
 	}{
-		{&rates.Store, launch(store)},
-		{&rates.Load, launch(load)},
+		{&rates.Store, launch(store, 0)},
+		{&rates.BulkStore, launch(bulk, kernels.BulkSharedBytes)},
+		{&rates.Load, launch(load, 0)},
 		{&rates.Copy, func() error { return s.Copy(peer, b.buffers.memory.Local(), bytes) }},
 	} {
+		if m.rate == &rates.BulkStore && bulk == nil {
+			continue // the same on all ranks
+		}
 		if *m.rate, err = b.linkRate(ctx, bytes, m.work); err != nil {
 			return err
 		}
@@ -79,6 +92,20 @@ func (b *bench) linkKernels() (store, load device.Function, module device.Module
 	}
 	load, err = module.Function("link_load")
 	return store, load, module, err
+}
+
+// bulkLinkKernel is link_store by bulk copies.
+func (b *bench) bulkLinkKernel() (device.Function, device.Module, error) {
+	ptx, err := kernels.LinkBulkModule()
+	if err != nil {
+		return nil, nil, err
+	}
+	module, err := b.group.Device().LoadModule(ptx)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := module.Function("link_bulk_store")
+	return f, module, err
 }
 
 // linkRate is the rate of the slowest rank in GB/s, the best of some repeats, by
@@ -106,10 +133,14 @@ func (r *record) links(rates result.LinkRates) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.run.LinkRates = &rates
-	r.run.LinkLimit = max(rates.Store, rates.Load, rates.Copy)
+	r.run.LinkLimit = max(rates.Store, rates.BulkStore, rates.Load, rates.Copy)
 	mark := ""
 	if l := r.run.Label(); l != "" {
 		mark = fmt.Sprintf("  [%s]", l)
 	}
-	r.line("Links, every rank to the next at once, GB/s: SM stores %.1f, SM loads %.1f, copy engine %.1f%s", rates.Store, rates.Load, rates.Copy, mark)
+	bulk := ""
+	if rates.BulkStore > 0 {
+		bulk = fmt.Sprintf(", SM bulk stores %.1f", rates.BulkStore)
+	}
+	r.line("Links, every rank to the next at once, GB/s: SM stores %.1f%s, SM loads %.1f, copy engine %.1f%s", rates.Store, bulk, rates.Load, rates.Copy, mark)
 }

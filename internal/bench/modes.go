@@ -136,6 +136,8 @@ func (b *bench) reducer(ctx context.Context, name string) (collective.AllReducer
 		return fallback.NewP2P(g, fallback.TwoShot, t), nil
 	case configs.ModeP2PPush:
 		return fallback.NewP2P(g, fallback.Push, t), nil
+	case configs.ModeP2PPushBulk:
+		return fallback.NewP2P(g, fallback.PushBulk, t), nil
 	case configs.ModeP2PPacket:
 		return fallback.NewP2P(g, fallback.Packet, t), nil
 	case configs.ModeP2PCopyIn:

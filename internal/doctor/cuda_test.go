@@ -99,7 +99,7 @@ func TestCUDAVersion(t *testing.T) {
 		want(t, find(t, describeCUDA(versioned{version: version}), "gpu.cuda-version"), sev, outcome, version)
 	}
 	// The number above is that of the PTX that ships.
-	ptx, err := kernels.Module("float", true)
+	ptx, err := kernels.Module("float", kernels.NVLSZeroCopy)
 	if err != nil {
 		t.Fatal(err)
 	}

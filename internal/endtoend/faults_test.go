@@ -111,6 +111,8 @@ func TestOneBarrierRemoved(t *testing.T) {
 		{"p2p-two-shot", 2, 1, "the peers' end"},
 		{"p2p-push", 9, 1, "the peers' inputs"},
 		{"p2p-push", 10, 1, "the peers' results"},
+		{"p2p-push-bulk", 9, 1, "the peers' inputs"},
+		{"p2p-push-bulk", 10, 1, "the peers' results"},
 		{"p2p-packet", 8, 1, "a peer's packet"},
 		{"p2p-copy-in", 4, 1, "the peers' copies"},
 		{"p2p-copy-in", 5, 1, "the peers' results"},

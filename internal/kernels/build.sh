@@ -15,9 +15,11 @@ compile() { # source, architecture, PTX feature, output, defines
 }
 
 compile link.cu sm_80 ptx71 link.ptx
+compile link_bulk.cu sm_90 ptx80 link_bulk.ptx
 for type in Int8 Uint8 Int32 Uint32 Int64 Uint64 Half Float Double BFloat16; do
   name=$(echo "$type" | tr '[:upper:]' '[:lower:]')
   compile portable.cu sm_80 ptx71 "portable_$name.ptx" -DELEMENT="$type"
+  compile bulk.cu sm_90 ptx80 "bulk_$name.ptx" -DELEMENT="$type"
   case $type in
     Int8 | Uint8) ;; # the switch has no 8-bit arithmetic
     Float | Double) compile nvls.cu sm_90 ptx83 "nvls_$name.ptx" -DELEMENT="$type" ;;

@@ -6,9 +6,9 @@
 //
 //   - The PTX is compiled by build.sh (make kernels) with plain clang and without
 //     NVIDIA's toolkit. CI rebuilds it and fails on a difference.
-//   - Two modules an element type: portable for sm_80 and up, and nvls for sm_90
-//     and up, because the driver refuses a whole module for one instruction that
-//     it does not know.
+//   - Three modules an element type: portable for sm_80 and up, nvls and bulk for
+//     sm_90 and up, because the driver refuses a whole module for one instruction
+//     that it does not know.
 //   - Kernels are named FAMILY_OP: two_shot_sum, nvls_zero_copy_max. An average
 //     is the sum kernel with a divisor.
 //   - A kernel's parameters are one struct, Args or DataArgs.
@@ -33,6 +33,7 @@ const (
 	TwoShot      Family = "two_shot"       // reduce a slice, store it to all, over peers' mappings
 	Packet       Family = "packet"         // one-shot with flags inside the data
 	Push         Family = "push"           // store slices to their owners, reduce, store results to all
+	PushBulk     Family = "push_bulk"      // push by bulk copies from shared memory
 	Ring         Family = "ring"           // reduce-scatter and all-gather around a ring
 	CopyIn       Family = "copy_in"        // two-shot on a staging buffer, over peers' mappings
 	NVLSZeroCopy Family = "nvls_zero_copy" // two-shot over a multicast object
@@ -44,6 +45,33 @@ const (
 // NeedsMulticast reports whether the family is in the nvls module.
 func (f Family) NeedsMulticast() bool { return f == NVLSZeroCopy || f == NVLSCopyIn }
 
+// module is the kind of module that the family is in.
+func (f Family) module() string {
+	switch {
+	case f.NeedsMulticast():
+		return "nvls"
+	case f == PushBulk:
+		return "bulk"
+	}
+	return "portable"
+}
+
+// Capability is the least compute capability that the family's instructions need.
+func (f Family) Capability() (major, minor int) {
+	if f.module() == "portable" {
+		return 8, 0
+	}
+	return 9, 0
+}
+
+// SharedBytes is the dynamic shared memory that a launch gives each block.
+func (f Family) SharedBytes() uint32 {
+	if f == PushBulk {
+		return BulkSharedBytes
+	}
+	return 0
+}
+
 // MaxThreads is the block size that the kernels are compiled for.
 const MaxThreads = 512
 
@@ -51,13 +79,10 @@ const MaxThreads = 512
 // prod, min and max.
 func Entry(f Family, op string) string { return string(f) + "_" + op }
 
-// Module returns the whole PTX text of a module: element is a data type's name
-// ("float", "bfloat16", …).
-func Module(element string, nvls bool) (string, error) {
-	name := "portable_" + element
-	if nvls {
-		name = "nvls_" + element
-	}
+// Module returns the whole PTX text of the module that a family is in: element is
+// a data type's name ("float", "bfloat16", …).
+func Module(element string, f Family) (string, error) {
+	name := f.module() + "_" + element
 	b, err := files.ReadFile("ptx/" + name + ".ptx")
 	if err != nil {
 		return "", fmt.Errorf("no kernels %s are built", name)
@@ -69,6 +94,14 @@ func Module(element string, nvls bool) (string, error) {
 // link_load. Their parameter is LinkArgs.
 func LinkModule() (string, error) {
 	b, err := files.ReadFile("ptx/link.ptx")
+	return string(b), err
+}
+
+// LinkBulkModule returns the PTX of link_bulk_store, which is link_store by bulk
+// copies, for GPUs that PushBulk runs on. A launch gives it BulkSharedBytes of
+// dynamic shared memory.
+func LinkBulkModule() (string, error) {
+	b, err := files.ReadFile("ptx/link_bulk.ptx")
 	return string(b), err
 }
 

@@ -18,13 +18,17 @@ var elements = []string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "
 func TestArgumentSizes(t *testing.T) {
 	param := regexp.MustCompile(`\.param \.align 8 \.b8 (\w+)_param_0\[(\d+)\]`)
 	for _, e := range elements {
-		ptx, err := Module(e, false)
+		ptx, err := Module(e, Fill)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := param.FindAllStringSubmatch(ptx, -1)
-		if len(found) != 8*4 {
-			t.Fatalf("%s: %d kernels, want 32", e, len(found))
+		bulk, err := Module(e, PushBulk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := param.FindAllStringSubmatch(ptx+bulk, -1)
+		if len(found) != 9*4 {
+			t.Fatalf("%s: %d kernels, want 36", e, len(found))
 		}
 		for _, m := range found {
 			want := unsafe.Sizeof(Args{})
@@ -54,9 +58,10 @@ func TestLayouts(t *testing.T) {
 		"offsetof(Args, outsideChunk)": unsafe.Offsetof(a.OutsideChunk), "offsetof(DataArgs, average)": unsafe.Offsetof(DataArgs{}.Average),
 		"sizeof(DataArgs)": unsafe.Sizeof(DataArgs{}), "offsetof(DataArgs, seed)": unsafe.Offsetof(DataArgs{}.Seed),
 		"u64(kMaxRanks)": MaxRanks, "u64(kMaxBlocks)": MaxBlocks, "u64(kStagingSlots)": StagingSlots,
+		"u64(kBulkShared)": BulkSharedBytes, "sizeof(LinkArgs)": unsafe.Sizeof(LinkArgs{}), "offsetof(LinkArgs, sink)": unsafe.Offsetof(LinkArgs{}.Sink),
 	}
 	var b strings.Builder
-	b.WriteString("#include \"copy_in.cuh\"\n#include \"data.cuh\"\n#define offsetof __builtin_offsetof\n")
+	b.WriteString("#include \"copy_in.cuh\"\n#include \"data.cuh\"\n#include \"link.cuh\"\n#include \"push_bulk.cuh\"\n#define offsetof __builtin_offsetof\n")
 	for expr, v := range checks {
 		fmt.Fprintf(&b, "static_assert(%s == %d, \"\");\n", expr, v)
 	}
@@ -120,7 +125,7 @@ func clangPath(t *testing.T) string {
 }
 
 func TestCut(t *testing.T) {
-	ptx, err := Module("float", true)
+	ptx, err := Module("float", NVLSCopyIn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +139,7 @@ func TestCut(t *testing.T) {
 	if _, err := Cut(ptx, "ring_sum"); err == nil {
 		t.Error("found a kernel that is not there")
 	}
-	if _, err := Module("int8", true); err == nil {
+	if _, err := Module("int8", NVLSCopyIn); err == nil {
 		t.Error("the switch has no 8-bit arithmetic, yet there is a module")
 	}
 }

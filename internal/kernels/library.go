@@ -30,7 +30,7 @@ func (l *Library) Function(f Family, element, op string) (device.Function, error
 	if fn, ok := l.functions[key]; ok {
 		return fn, nil
 	}
-	ptx, err := Module(element, f.NeedsMulticast())
+	ptx, err := Module(element, f)
 	if err != nil {
 		return nil, err
 	}

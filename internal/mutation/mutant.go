@@ -87,7 +87,7 @@ func line(pattern string) *regexp.Regexp { return regexp.MustCompile(`^\s*` + pa
 
 // Mutants lists all mutants of a sum kernel.
 func Mutants(f kernels.Family, element string) ([]*Mutant, error) {
-	text, err := kernels.Module(element, f.NeedsMulticast())
+	text, err := kernels.Module(element, f)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 
 // Families are the kernels that the workload runs.
 var Families = []kernels.Family{
-	kernels.OneShot, kernels.TwoShot, kernels.Packet, kernels.Push, kernels.Ring, kernels.CopyIn,
+	kernels.OneShot, kernels.TwoShot, kernels.Packet, kernels.Push, kernels.PushBulk, kernels.Ring, kernels.CopyIn,
 	kernels.NVLSZeroCopy, kernels.NVLSCopyIn,
 }
 
@@ -140,12 +140,15 @@ func (c *call) launch(m *member) (collective.Prepared, error) {
 		blocks = max(blocks, uint32(collective.CeilDiv(packets, packetSlots)))
 		a.Chunk = collective.CeilDiv(packets, uint64(blocks))
 		a.Slots, a.Scratch = packetSlots, uint64(w.Inbox(rank))
-	case kernels.Push, kernels.Ring:
+	case kernels.Push, kernels.PushBulk, kernels.Ring:
 		a.OutsideChunk, a.SlotBytes = 3, 16*c.chunk+64
 		if c.outside && c.threads < 20 {
 			a.OutsideChunk = 20 // several for each thread
 		}
 		a.Slots, a.Scratch = pushSlots, uint64(w.Scratch(rank))
+		if c.family == kernels.PushBulk {
+			a.Slots = kernels.BulkSlots
+		}
 		if c.family == kernels.Ring {
 			a.Slots, a.NextScratch = ringSlots, uint64(w.Scratch(next))
 			a.PeerOut[0] = uint64(recv.Peer(next))

@@ -110,8 +110,11 @@ type Device struct {
 // ranks moved data to or from the next rank and did nothing else.
 type LinkRates struct {
 	Store float64 `json:"store_gb_s"` // stores of the SMs to the peer
-	Load  float64 `json:"load_gb_s"`  // loads of the SMs from the peer
-	Copy  float64 `json:"copy_gb_s"`  // the copy engine
+	// BulkStore is of bulk copies from shared memory to the peer; 0 when the GPUs
+	// have none, and in results from before it was measured.
+	BulkStore float64 `json:"bulk_store_gb_s,omitempty"`
+	Load      float64 `json:"load_gb_s"` // loads of the SMs from the peer
+	Copy      float64 `json:"copy_gb_s"` // the copy engine
 }
 
 // Sweep is what was asked to be measured.

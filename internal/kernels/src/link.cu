@@ -1,12 +1,6 @@
 // How fast SMs move data over the links, with nothing else to do: the limits
 // against which an all-reduce is judged. Compiled for sm_80.
-#include "machine.cuh"
-
-struct LinkArgs {
-  u64 buffer;  // at the peer
-  u64 packs;
-  u64 sink;    // a pack of own memory
-};
+#include "link.cuh"
 
 constexpr int kUnroll = 8;
 

@@ -88,3 +88,36 @@ DEVICE void atomicAdd64(u64* a, u64 v) {
 DEVICE void atomicMin64(u64* a, u64 v) {
   asm volatile("red.relaxed.gpu.global.min.u64 [%0], %1;" ::"l"(a), "l"(v) : "memory");
 }
+
+// Shared memory and bulk copies (PTX ISA 8.0, sm_90). A bulk copy is done by the
+// async proxy, not by the thread that issues it:
+//
+// - What threads stored to its source it knows only behind fenceAsyncShared of the
+//   threads that stored, and the barrier that orders these with the one that issues
+//   it (PTX ISA, "Async proxy": accesses of one memory by the generic and by the
+//   async proxy need fence.proxy.async in between).
+// - Copies are waited for in groups, by the thread that committed them.
+//   bulkWaitRead<N> returns when all but the last N groups have read their source,
+//   which may then be stored to again. bulkWait<N> returns when they have also
+//   written their destination and the writes are visible to the thread (PTX ISA,
+//   cp.async.bulk.wait_group). Completion is followed by an implicit fence between
+//   the proxies, so that from then on the writes are like stores of that thread.
+DEVICE u32 sharedAddress(void* p) { return u32(u64((__attribute__((address_space(3))) u8*)p)); }
+DEVICE void storeShared(u32 a, const Pack& p) {
+  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(a), "r"(p.w[0]), "r"(p.w[1]), "r"(p.w[2]), "r"(p.w[3])
+               : "memory");
+}
+DEVICE void fenceAsyncShared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+DEVICE void fenceAsyncGlobal() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+DEVICE void bulkStore(u64 to, u32 from, u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
+}
+DEVICE void bulkCommit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+template <int N>
+DEVICE void bulkWaitRead() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+template <int N>
+DEVICE void bulkWait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
+}

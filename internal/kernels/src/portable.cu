@@ -1,5 +1,6 @@
 // Everything that runs without multicast, for one element type: ELEMENT, one of
 // the types of element.cuh. Compiled for sm_80.
+#include "by_ranks.cuh"
 #include "copy_in.cuh"
 #include "data.cuh"
 #include "one_shot.cuh"
@@ -7,16 +8,6 @@
 #include "push.cuh"
 #include "ring.cuh"
 #include "two_shot.cuh"
-
-#define ALL_REDUCE KERNEL __attribute__((launch_bounds(512))) void
-
-// Sums and averages have code for 2, for 3 and 4, and for up to 8 ranks; the
-// other operations have the last alone, which is right for any number.
-#define BY_RANKS(Op, CALL)                      \
-  if constexpr (!kSame<Op, Sum>) CALL(Op, 8);   \
-  else if (a.ranks <= 2) CALL(Op, 2);           \
-  else if (a.ranks <= 4) CALL(Op, 4);           \
-  else CALL(Op, 8);
 
 #define ONE_SHOT(Op, N) oneShot<ELEMENT, Op, N>(a)
 #define TWO_SHOT(Op, N) twoShot<ELEMENT, Op, N, Peers<ELEMENT, Op, N>>(a)
