@@ -146,9 +146,12 @@ measure() {
   gpus
 
   local flag title="auto against the faster of nccl and nccl-symmetric"
-  for mode in ${modes//,/ }; do
-    ratios "$mode against the faster of nccl and nccl-symmetric" times modes --modes "$peers,$mode" || true
-  done
+  # Without NCCL, one word for it is enough, below.
+  if grep -qs '"mode": "nccl' "$out/times.json"; then
+    for mode in ${modes//,/ }; do
+      ratios "$mode against the faster of nccl and nccl-symmetric" times modes --modes "$peers,$mode" || true
+    done
+  fi
   mapfile -t flag < <(goals "$large:$max=1.10")
   show "copy-in against zero-copy, NVLS" modes modes --modes nvls-zero-copy,nvls-copy-in "${flag[@]}" || true
   show "copy-in against zero-copy, between peers" modes modes --modes p2p-two-shot,p2p-copy-in "${flag[@]}" || true
