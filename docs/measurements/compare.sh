@@ -101,7 +101,7 @@ ratios() {
   { echo "## $title"; echo; } >>"$out/ratios.md"
   "$binary" compare "$out/$a.json" "$out/$b.json" --averages --format markdown "$@" >>"$out/ratios.md" 2>"$out/why" || code=$?
   # 7 is a goal that was missed, as the table says.
-  ((code == 0 || code == 7)) || { echo "== $title: no table: $(cut -d ' ' -f 2- "$out/why")"; return 1; }
+  ((code == 0 || code == 7)) || { echo "== $title: no table: $(cut -d ' ' -f 2- "$out/why" | tee -a "$out/ratios.md")"; return 1; }
 }
 
 show() { # as ratios
