@@ -17,9 +17,12 @@ const EnvHostID = "NVLS_ALLREDUCE_HOSTID"
 // host is one rank's account of where it runs.
 type host struct {
 	Name     string // for people
+	Boot     string // the kernel's boot id
+	Override string // EnvHostID, "" when not set
 	Identity string // equal on two ranks if and only if they share a kernel
 	Socket   string // where the rank listens; "" before it does
 	Network  string // its network namespace, "" when that cannot be read
+	PID      string // its process namespace, likewise
 }
 
 // thisHost takes host name and boot id together: the name alone repeats among
@@ -29,18 +32,40 @@ func thisHost() (host, error) {
 	if err != nil {
 		return host{}, fmt.Errorf("host name: %w", err)
 	}
-	network, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		network = "" // it serves an explanation only
-	}
-	if id := os.Getenv(EnvHostID); id != "" {
-		return host{Name: name, Identity: id, Network: network}, nil
-	}
+	h := host{Name: name, Override: os.Getenv(EnvHostID), Network: namespaceOf("self", "net"), PID: namespaceOf("self", "pid")}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
+	if err != nil && h.Override == "" {
 		return host{}, fmt.Errorf("boot id: %w", err)
 	}
-	return host{Name: name, Identity: name + " " + strings.TrimSpace(string(boot)), Network: network}, nil
+	h.Boot = strings.TrimSpace(string(boot))
+	if h.Identity = h.Override; h.Identity == "" {
+		h.Identity = name + " " + h.Boot
+	}
+	return h, nil
+}
+
+// whySeveral says which evidence made hosts of the ranks, one host for each of
+// groups, and what to do if they are one after all.
+func whySeveral(hosts []host, groups [][]int) (why, do string) {
+	name, boot, override := true, true, false // whether all are equal
+	for _, g := range groups {
+		h, first := hosts[g[0]], hosts[0]
+		name = name && h.Name == first.Name
+		boot = boot && h.Boot == first.Boot
+		override = override || h.Override != ""
+	}
+	do = "start all ranks on one node: srun --nodes=1, or mpirun with a host list of one"
+	one := EnvHostID + " to the same text on all ranks"
+	switch {
+	case override:
+		return EnvHostID + " differs among the ranks, which stands for host name and boot id", do + "; if they are on one node, set " + one + ", or unset it on all"
+	case boot && hosts[0].Boot != "":
+		return "their host names differ, but the boot id is the same: containers of one node that have host names of their own",
+			"set " + one + ", or give all containers the host's name"
+	case name:
+		return "their boot ids differ, though the host names are equal", do + "; if they are containers of one node, set " + one
+	}
+	return "their host names and boot ids differ", do + "; if they are containers of one node that hide it, set " + one
 }
 
 // separateNetworks explains why abstract sockets did not reach: ranks of this

@@ -139,14 +139,27 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 		// It ends the process by _exit, after which nothing can be said.
 		fmt.Fprintf(w.stderr, "nvls-allreduce: srun offers PMI-2, which %s may not speak: if MPI_Init ends this process, %s\n", lib.Version(), remedy(ev))
 	}
+	env := variables(o.Environ)
+	around := look(env)
+	if err := around.refusal(ev, lib, lib.ABI(), env, h); err != nil {
+		return nil, err
+	}
+	w.hints = around.hints(lib.ABI(), env)
+	if ev.Launcher == LauncherMPICH && ev.LocalRank <= 0 {
+		// Its launcher reads nothing any more after an abort.
+		for _, hint := range w.hints {
+			fmt.Fprintf(w.stderr, "nvls-allreduce: %s: if MPI ends this process now, set %s\n", hint.seen, hint.set)
+		}
+	}
 	w.enter(StageInit)
-	comm, err := lib.Init(ctx, endedInInit(ev, lib, h))
+	comm, err := lib.Init(ctx, endedInInit(ev, lib, h, w.hints))
 	if err != nil {
 		e := &failure.Error{Code: failure.CodeOf(err), What: "MPI could not be initialized", Err: err,
 			Where: fmt.Sprintf("rank %d on %s, %s, %s", ev.Rank, h.Name, lib.Version(), lib.File()), Do: remedy(ev), By: failure.User}
 		if e.Code == failure.Timeout {
 			e.Do = "see what the other ranks printed; if they were only slow, raise timeout under [bootstrap]"
 		}
+		explain(e, w.hints)
 		return nil, e
 	}
 	if err := checkWorld(ev, comm.Rank(), comm.Size(), lib, h); err != nil {
@@ -162,7 +175,11 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 		id = NewUniqueID()
 	}
 	w.enter("unique id")
-	b, err := comm.Bcast(ctx, "unique id", 0, id[:])
+	var b []byte
+	err = comm.Guarded(ctx, w.crashedInMPI(h, "unique id"), func() (err error) {
+		b, err = comm.Bcast(ctx, "unique id", 0, id[:])
+		return err
+	})
 	if err != nil {
 		return w, w.failedMPI(h, err)
 	}
@@ -179,7 +196,11 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 		return w, failure.Wrap(failure.Internal, err, "host record")
 	}
 	w.enter("hosts")
-	records, err := comm.Allgather(ctx, "hosts", record)
+	var records [][]byte
+	err = comm.Guarded(ctx, w.crashedInMPI(h, "hosts"), func() (err error) {
+		records, err = comm.Allgather(ctx, "hosts", record)
+		return err
+	})
 	if err != nil {
 		return w, w.failedMPI(h, err)
 	}
@@ -251,9 +272,21 @@ func errorText(err error) string {
 }
 
 func (w *World) failedMPI(h host, err error) error {
-	return &failure.Error{Code: failure.CodeOf(err), What: "the ranks could not be introduced to each other",
+	e := &failure.Error{Code: failure.CodeOf(err), What: "the ranks could not be introduced to each other",
 		Where: fmt.Sprintf("rank %d on %s, %s, %s", w.rank, h.Name, w.lib.Version(), w.lib.File()), Err: err,
 		Do: "see what the other ranks printed; if they were only slow, raise timeout under [bootstrap]", By: failure.User}
+	explain(e, w.hints)
+	return e
+}
+
+// crashedInMPI is what the user reads if the library crashes in one of its first
+// calls.
+func (w *World) crashedInMPI(h host, stage string) string {
+	e := &failure.Error{What: fmt.Sprintf("the MPI library crashed at stage %q", stage),
+		Where: fmt.Sprintf("rank %d on %s, %s, %s", w.rank, h.Name, w.lib.Version(), w.lib.File()),
+		Do:    "try another program with this MPI library; on one node --np needs no MPI", By: failure.User}
+	explain(e, w.hints)
+	return lastWords(e)
 }
 
 // familyOf is the family of MPI libraries that can talk to the launcher.
@@ -319,10 +352,16 @@ type library interface {
 }
 
 // endedInInit is what the user reads if the library ends the process.
-func endedInInit(ev Evidence, lib library, h host) string {
-	e := failure.Error{What: "the MPI library ended this process inside MPI_Init",
+func endedInInit(ev Evidence, lib library, h host, hints []hint) string {
+	e := &failure.Error{What: "the MPI library ended this process inside MPI_Init",
 		Where: fmt.Sprintf("rank %d on %s, %s, %s", ev.Rank, h.Name, lib.Version(), lib.File()),
 		Why:   "it does not speak the interface that " + launcherName(ev) + " offers, or found it broken; its own words are above",
 		Do:    remedy(ev), By: failure.User}
+	explain(e, hints)
+	return lastWords(e)
+}
+
+// lastWords is the line that is printed where only C code can print.
+func lastWords(e *failure.Error) string {
 	return fmt.Sprintf("nvls-allreduce: %s (exit code %d)\n", strings.ReplaceAll(e.Error(), "\n", " "), failure.Unavailable)
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
@@ -37,7 +39,20 @@ func listen(name string) (*net.UnixListener, error) {
 		return nil, &failure.Error{Code: failure.Usage, What: fmt.Sprintf("socket name %s is %d bytes long", name, len(name)),
 			Why: "Linux allows 107", Do: "set a shorter socket_dir under [bootstrap]", By: failure.User}
 	}
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: name, Net: "unixpacket"})
+	// A socket with a path gets its mode from the descriptor when it is bound,
+	// whatever the umask: only this user may connect. The kernel takes no name that
+	// is there, be it a link.
+	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		if e := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }); e != nil {
+			return e
+		}
+		return err
+	}}
+	ln, err := private.Listen(context.Background(), "unixpacket", name)
+	l, ok := ln.(*net.UnixListener)
+	if err == nil && !ok {
+		err = fmt.Errorf("listener is a %T", ln)
+	}
 	if err != nil {
 		return nil, &failure.Error{Code: failure.Internal, What: "cannot listen for the other ranks of this host on " + name, Err: err,
 			Do: "set socket_dir under [bootstrap] to a directory that all ranks of the host can write", By: failure.User}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -479,4 +480,28 @@ func BenchmarkBarrier(b *testing.B) {
 		b.Fatal(err)
 	}
 	parallel(n, func(r int) error { worlds[r].Finish(0); return nil })
+}
+
+// The mode of a socket with a path is not left to the umask.
+func TestSocketIsPrivate(t *testing.T) {
+	old := syscall.Umask(0)
+	defer syscall.Umask(old)
+	name := socketName(t.TempDir(), NewUniqueID(), 0)
+	l, err := listen(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if st, err := os.Stat(name); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	// A link that lies in wait is not followed.
+	trap := socketName(t.TempDir(), NewUniqueID(), 0)
+	if err := os.Symlink("elsewhere", trap); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := listen(trap); err == nil {
+		l.Close()
+		t.Error("a socket was made through a link")
+	}
 }

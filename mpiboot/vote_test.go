@@ -92,6 +92,34 @@ func TestRequireOneNode(t *testing.T) {
 	if w.Nodes() != 2 {
 		t.Errorf("Nodes() = %d", w.Nodes())
 	}
+	for _, tt := range []struct {
+		name  string
+		other host
+		words []string
+		not   string
+	}{
+		{"machines", host{Name: "n2", Boot: "b2"}, []string{"host names and boot ids differ", "srun --nodes=1", EnvHostID}, ""},
+		{"containers", host{Name: "c2", Boot: "b1"}, []string{"host names differ, but the boot id is the same", "set " + EnvHostID + " to the same text"}, "srun"},
+		{"one name", host{Name: "n1", Boot: "b2"}, []string{"boot ids differ, though the host names are equal", EnvHostID}, ""},
+		{"override", host{Name: "n1", Boot: "b1", Override: "east"}, []string{EnvHostID + " differs", "n1 as east: rank 1"}, ""},
+	} {
+		own := host{Name: "n1", Boot: "b1"}
+		for _, h := range []*host{&own, &tt.other} {
+			if h.Identity = h.Override; h.Identity == "" {
+				h.Identity = h.Name + " " + h.Boot
+			}
+		}
+		w.hosts = []host{own, tt.other, own}
+		err := w.RequireOneNode()
+		for _, word := range tt.words {
+			if err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: no %q in %v", tt.name, word, err)
+			}
+		}
+		if tt.not != "" && strings.Contains(err.Error(), tt.not) {
+			t.Errorf("%s: %q in %v", tt.name, tt.not, err)
+		}
+	}
 	w.hosts[1] = w.hosts[0]
 	if err := w.RequireOneNode(); err != nil {
 		t.Error(err)

@@ -42,6 +42,7 @@ type World struct {
 	node     *Node
 	lib      *mpi.Library // nil without MPI
 	comm     *mpi.Comm    // nil without MPI and after MPI_Finalize
+	hints    []hint       // why MPI may fail here
 	timeout  time.Duration
 	stderr   io.Writer
 	stage    func(rank int, stage string) // Options.Stage
@@ -113,15 +114,16 @@ func (w *World) RequireOneNode() error {
 	for _, g := range groups {
 		h := w.hosts[g[0]]
 		name := h.Name
-		if !strings.HasPrefix(h.Identity, h.Name+" ") {
-			name += " as " + h.Identity
+		if h.Override != "" {
+			name += " as " + h.Override
 		}
 		where = append(where, fmt.Sprintf("%s: %s", name, rankList(g)))
 	}
+	why, do := whySeveral(w.hosts, groups)
 	return &failure.Error{Code: failure.Unavailable, What: fmt.Sprintf("the %d ranks are on %d hosts", w.size, len(groups)),
 		Where: strings.Join(where, "; "),
-		Why:   "this program reduces among the GPUs of one node",
-		Do:    "start all ranks on one node: srun --nodes=1, or mpirun with a host list of one", By: failure.User}
+		Why:   why + "; this program reduces among the GPUs of one node",
+		Do:    do, By: failure.User}
 }
 
 // terminatedTimeout bounds the wait for the others after SIGTERM: batch

@@ -127,7 +127,7 @@ func TestHostNames(t *testing.T) {
 	exe := argv[len(argv)-1]
 	argv = append(argv[:len(argv)-1], "--cap-add", "CAP_SYS_ADMIN", "/bin/sh", "-c", `hostname "rank$PMI_RANK" && exec "$0" "$@"`, exe)
 	o := run(t, append(argv, "--device", "sim")...)
-	if o.exit == 0 || !strings.Contains(o.out, "rank0") || !strings.Contains(o.out, "rank1") {
+	if o.exit == 0 || !strings.Contains(o.out, "rank0") || !strings.Contains(o.out, "rank1") || !strings.Contains(o.out, "the boot id is the same") || !strings.Contains(o.out, "set NVLS_ALLREDUCE_HOSTID") {
 		t.Errorf("exit code %d\n%s", o.exit, o.out)
 	}
 	argv = append([]string{"env", "NVLS_ALLREDUCE_HOSTID=node"}, argv...)

@@ -27,15 +27,11 @@ var wellMark = []byte("\x00well")
 // witness watches over MPI_Init, in which an MPI library may end the process: it
 // starts a process that then tells what was found so far. The function that it
 // gives back ends the watch. MPICH's launcher reads nothing any more after an
-// abort, so that under it what is to be known is said beforehand, where there is
-// a reason to fear that.
+// abort; under it mpiboot.Join says beforehand what is to be known.
 func (d *doctor) witness(ev mpiboot.Evidence) (well func()) {
 	byMPI := ev.Launcher == mpiboot.LauncherOpenMPI || ev.Launcher == mpiboot.LauncherMPICH || ev.Launcher == mpiboot.LauncherSlurm
 	if !byMPI || ev.Size == 1 || ev.Rank > 0 || len(d.Probe) == 0 {
 		return func() {}
-	}
-	if ev.Launcher == mpiboot.LauncherMPICH && d.system.ownUserNamespace() {
-		fmt.Fprintf(d.Stderr, "nvls-allreduce: this rank is in a user namespace of its own (/proc/self/uid_map): if MPI ends it now, set %s\n", mpiRemedy)
 	}
 	d.size = max(ev.Size, 1)
 	text, err := d.render(d.report(merge([]int{0}, [][]Finding{slices.Concat(d.findings, d.launcher(ev), []Finding{d.endedInInit()})})))

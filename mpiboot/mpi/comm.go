@@ -95,6 +95,23 @@ func (l *Library) Init(ctx context.Context, ifEnded string) (*Comm, error) {
 	return c, nil
 }
 
+// Guarded lets f make its calls with words for the case that the library crashes
+// in one of them: ifCrashed is printed then, and the exit code is that of
+// failure.Unavailable. It is for the first calls, in which libraries map the memory
+// of other ranks.
+func (c *Comm) Guarded(ctx context.Context, ifCrashed string, f func() error) error {
+	const stage = "start of MPI"
+	text := C.CString(ifCrashed)
+	defer C.free(unsafe.Pointer(text))
+	if err := c.lib.thread.do(ctx, "MPI", stage, func() error { C.nvls_mpi_guard(text, C.int(failure.Unavailable)); return nil }); err != nil {
+		return err
+	}
+	err := f()
+	// After a call that was given up, the thread is in it for good, and guarded.
+	c.lib.thread.do(context.WithoutCancel(ctx), "MPI", stage, func() error { C.nvls_mpi_unguard(); return nil })
+	return err
+}
+
 // Rank is this process's number in the world.
 func (c *Comm) Rank() int { return c.rank }
 

@@ -37,4 +37,10 @@ int nvls_mpi_library_version(const nvls_mpi *m, char *text, int *len);
 void nvls_mpi_arm(const char *text, int code);
 void nvls_mpi_disarm(void);
 
+/* Says text on stderr and leaves with code if the calling thread gets SIGSEGV or
+ * SIGBUS before the matching nvls_mpi_unguard: a library that maps memory which is
+ * not there crashes, and Go's trace of that tells nobody what to do. */
+void nvls_mpi_guard(const char *text, int code);
+void nvls_mpi_unguard(void);
+
 #endif
