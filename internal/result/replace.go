@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -15,7 +16,8 @@ import (
 
 // Replace writes a file so that a reader, or a job killed half way, finds the
 // old contents or the new, never a part: into a temporary file of the same
-// folder, to disk, then renamed. A symbolic link keeps pointing to its file. What
+// folder, to disk, then renamed. A symbolic link keeps pointing to its file, and a
+// file keeps its mode; a new one is made as the umask says. What
 // is no regular file (a pipe, /dev/stdout) is written to directly. An error of the
 // file system is a failure with code Usage, for the path was the user's choice;
 // one of write is returned with the path before it.
@@ -35,7 +37,8 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 			err = fmt.Errorf("%s: %w", path, err)
 		}
 	}()
-	if st, e := os.Stat(path); e == nil && !st.Mode().IsRegular() && !st.IsDir() {
+	st, e := os.Stat(path)
+	if e == nil && !st.Mode().IsRegular() && !st.IsDir() {
 		// Not blocking: a pipe that nobody reads is an error, not a wait.
 		f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
@@ -47,7 +50,11 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 	// Not os.CreateTemp: it makes files that only the owner can read, and results
 	// are for the group; the umask decides here.
 	tmp := temporary(path)
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	mode := fs.FileMode(0o666)
+	if e == nil {
+		mode = 0o600 // until it has the old one's
+	}
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
@@ -57,6 +64,11 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 			os.Remove(tmp)
 		}
 	}()
+	if e == nil {
+		if err := f.Chmod(st.Mode().Perm()); err != nil {
+			return err
+		}
+	}
 	if err := flush(f, write); err != nil {
 		return err
 	}

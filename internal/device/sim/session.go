@@ -404,7 +404,7 @@ func (s *Session) enter() error {
 		return failure.Wrap(failure.Internal, err, "cannot join the session of software GPUs")
 	}
 	if name := os.Getenv(TraceVariable); name != "" {
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 		if err != nil {
 			return &failure.Error{Code: failure.Usage, What: "cannot write the trace of the software device", Err: err,
 				Do: "set " + TraceVariable + " to a file that can be written, or unset it", By: failure.User}
