@@ -54,6 +54,10 @@ func sweep(t *testing.T, l launcher, np int, modes []string, dtypes []collective
 	}
 	o.want(t, exit)
 	o.right(t, calls(modes, dtypes, ops, s))
+	// The software device has bulk copies, so the links were measured with them too.
+	if l := o.run.LinkRates; np > 1 && (l == nil || min(l.Store, l.BulkStore, l.Load, l.Copy) <= 0 || o.run.LinkLimit < l.BulkStore) {
+		t.Errorf("the links' rates are %+v", l)
+	}
 	if o.run.WorldSize != np || o.run.Launcher != l.name {
 		t.Errorf("%d ranks by %s", o.run.WorldSize, o.run.Launcher)
 	}
@@ -98,6 +102,18 @@ func TestAuto(t *testing.T) {
 		for _, d := range o.run.Decisions {
 			if d.Requested != configs.ModeAuto || !slices.Contains(configs.ModeNames(), d.Chosen) || !strings.Contains(d.Reason, d.Chosen+" ") {
 				t.Errorf("decision %+v does not say what was chosen and why", d)
+			}
+		}
+		if len(o.run.Decisions) != 2 {
+			t.Errorf("%d decisions for 2 sizes", len(o.run.Decisions))
+		}
+	})
+	t.Run("bulk copies for large messages", func(t *testing.T) {
+		o := job{launcher: local, np: 2, flags: "--mode auto -b 128K -e 256K -f 2", config: oneTiming}.run(t)
+		o.want(t, 0, ", SM bulk stores ")
+		for _, d := range o.run.Decisions {
+			if tried := strings.Contains(d.Reason, configs.ModeP2PPushBulk+" "); tried != (d.SizeBytes == 256<<10) {
+				t.Errorf("%d bytes: %s", d.SizeBytes, d.Reason)
 			}
 		}
 		if len(o.run.Decisions) != 2 {

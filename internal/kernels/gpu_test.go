@@ -137,6 +137,8 @@ func TestLocalTraffic(t *testing.T) {
 	push := l.args(message)
 	push.PeerOut = twoShot.PeerOut
 	push.Slots = 3
+	bulk := push
+	bulk.Slots = kernels.BulkSlots + 1
 	copyIn := l.args(message)
 	copyIn.Scratch = uint64(l.stage)
 	copyIn.PeerIn = [8]uint64{uint64(l.stage), uint64(l.stage) + 32<<20}
@@ -150,6 +152,7 @@ func TestLocalTraffic(t *testing.T) {
 		{kernels.TwoShot, twoShot, sms, 2},
 		{kernels.OneShot, oneShot, sms, 3},
 		{kernels.Push, push, sms, 3},
+		{kernels.PushBulk, bulk, sms, 3},
 		{kernels.CopyIn, copyIn, 32, 6},
 		{kernels.CopyIn, copyIn, sms, 6},
 	} {
@@ -158,8 +161,8 @@ func TestLocalTraffic(t *testing.T) {
 			if element != "float" {
 				args.Count *= 2
 			}
-			if c.family == kernels.Push {
-				args.SlotBytes = min(64<<10, (32<<20)/uint64(c.blocks)/3/16*16)
+			if c.family == kernels.Push || c.family == kernels.PushBulk {
+				args.SlotBytes = min(64<<10, (32<<20)/uint64(c.blocks*args.Slots)/128*128)
 				args.Chunk = args.SlotBytes / 16
 			}
 			if c.family == kernels.CopyIn {
@@ -167,10 +170,10 @@ func TestLocalTraffic(t *testing.T) {
 			}
 			fn, err := l.lib.Function(c.family, element, "sum")
 			l.must(err)
-			d := l.best(10, func() error { return l.stream.Launch(fn, c.blocks, 512, 0, args.Bytes()) })
+			d := l.best(10, func() error { return l.stream.Launch(fn, c.blocks, 512, c.family.SharedBytes(), args.Bytes()) })
 			r := rate(c.traffic*message, d)
 			at := fn.Attributes()
-			t.Logf("%-8s %-8s %3dx512: %8.1f us, %5.0f GB/s in the GPU, %3.0f %% of the copy; %d registers, %d bytes of local memory",
+			t.Logf("%-9s %-8s %3dx512: %8.1f us, %5.0f GB/s in the GPU, %3.0f %% of the copy; %d registers, %d bytes of local memory",
 				c.family, element, c.blocks, micro(d), r, 100*r/copyRate, at.Registers, at.LocalBytes)
 		}
 	}

@@ -158,3 +158,25 @@ func TestDecodeStatus(t *testing.T) {
 		t.Errorf("%v: %s", ok, s)
 	}
 }
+
+// Each family is in one module, which older GPUs than its capability never see.
+func TestCapability(t *testing.T) {
+	for _, f := range []Family{OneShot, TwoShot, Packet, Push, PushBulk, Ring, CopyIn, NVLSZeroCopy, NVLSCopyIn, Fill, Check} {
+		ptx, err := Module("float", f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		major, minor := f.Capability()
+		if want := fmt.Sprintf(".target sm_%d%d\n", major, minor); !strings.Contains(ptx, want) {
+			t.Errorf("%s is not in a module with %q", f, want)
+		}
+		text, err := Cut(ptx, Entry(f, "sum"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bulk, shared := strings.Contains(text, "cp.async.bulk."), strings.Contains(text, ".extern .shared")
+		if bulk != (f == PushBulk) || shared != (f.SharedBytes() > 0) || strings.Contains(text, "multimem.") != f.NeedsMulticast() {
+			t.Errorf("%s: bulk copies %v, dynamic shared memory %v of %d bytes", f, bulk, shared, f.SharedBytes())
+		}
+	}
+}

@@ -80,6 +80,11 @@ var rules = []rule{
 	{"sum in the element's precision", line(`multimem\.ld_reduce\..*\.acc::f32\..*`), swap(".acc::f32", "")},
 	{"packet stored flag first", line(`st\.relaxed\.sys\.global\.v2\.b64\s+\[` + reg64 + `\], \{(%rd\d+),(%rd\d+)\};`), flagFirst},
 	{"packet loaded flag last", line(`ld\.relaxed\.sys\.global\.v2\.b64\s+\{(%rd\d+),(%rd\d+)\}, \[` + reg64 + `\];`), flagLast},
+	{"bulk copies waited for until read only", line(`cp\.async\.bulk\.wait_group\s+0;`), swap("wait_group", "wait_group.read")},
+	{"stage not waited for", line(`cp\.async\.bulk\.wait_group\.read\s+\d+;`), removed},
+	{"fence between the proxies removed", line(`fence\.proxy\.async\S*;`), removed},
+	{"bulk copy to a wrong place", line(`(cp\.async\.bulk\.global\S+ \[%rd\d+)\](.*)`), bulkShifted},
+	{"bulk copy from a wrong place", line(`(cp\.async\.bulk\.global\S+ \[%rd\d+\], \[%r\d+)\](.*)`), bulkShifted},
 	{"count not kept for the next launch", line(`st\.global\.u32\s+\[%rd\d+\+(?:256|1280|2304|3328)\], %r\d+;`), func(_ *kernel, _ int, m []string) string { return "\t// " + strings.TrimSpace(m[0]) }},
 }
 
@@ -145,6 +150,10 @@ func onceOnly(k *kernel, at int, m []string) string {
 	}
 	return ""
 }
+
+func removed(_ *kernel, _ int, m []string) string { return "\t// " + strings.TrimSpace(m[0]) }
+
+func bulkShifted(_ *kernel, _ int, m []string) string { return "\t" + m[1] + "+16]" + m[2] }
 
 func shifted(_ *kernel, _ int, m []string) string {
 	return fmt.Sprintf("\t%s [%s+%d]%s", m[1], m[2], integer(m[3])+16, m[4])
