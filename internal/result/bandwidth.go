@@ -88,7 +88,7 @@ func LinkFactor(mode, algorithm string, n int) (factor float64, known bool) {
 		shape = mode
 	}
 	switch shape {
-	case "two-shot", "push", "push-bulk", "copy-in":
+	case "two-shot", "push", "plain-push", "push-bulk", "copy-in":
 		return f(2 * (ranks - 1) / ranks)
 	case "one-shot":
 		return f(ranks - 1)

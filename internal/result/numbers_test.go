@@ -46,6 +46,7 @@ func TestLinkFactor(t *testing.T) {
 		{"ring", "16x512", 4, 1.5},
 		{"p2p", "two-shot 132x512", 8, 14.0 / 8},
 		{"p2p-push-bulk", "push-bulk 132x512", 8, 14.0 / 8},
+		{"p2p-push-bulk", "plain-push 108x512", 8, 14.0 / 8},
 		{"p2p", "one-shot 8x512", 8, 7},
 		{"p2p", "packets 1x512", 8, 14},
 		{"p2p", "packet 1x512", 2, 2},
