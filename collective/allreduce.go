@@ -14,11 +14,11 @@ type Buffer struct {
 	// Offset of the first byte inside Memory; the same on every rank.
 	Offset uint64
 	// Address is used when Memory is nil.
-	Address device.Ptr
+	Address Ptr
 }
 
 // Local is the buffer's address on this rank.
-func (b Buffer) Local() device.Ptr {
+func (b Buffer) Local() Ptr {
 	if b.Memory == nil {
 		return b.Address
 	}
@@ -27,7 +27,7 @@ func (b Buffer) Local() device.Ptr {
 
 // Peer is the address at which this rank reaches a rank's part of a buffer in
 // symmetric memory.
-func (b Buffer) Peer(rank int) device.Ptr { return b.Memory.Peer(rank) + device.Ptr(b.Offset) }
+func (b Buffer) Peer(rank int) Ptr { return b.Memory.Peer(rank) + device.Ptr(b.Offset) }
 
 // Call is one all-reduce: Recv[i] = op over all ranks of Send[i].
 // Send and Recv are the same buffer (in place) or do not overlap.
@@ -61,7 +61,7 @@ type AllReducer interface {
 // Prepared is a planned call.
 type Prepared interface {
 	// Enqueue puts the all-reduce on a stream. It allocates nothing.
-	Enqueue(device.Stream) error
+	Enqueue(Stream) error
 	// Algorithm names what will run and its launch geometry, for the record:
 	// "two-shot 16x512".
 	Algorithm() string

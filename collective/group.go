@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
-	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/site"
@@ -30,7 +29,7 @@ type Options struct {
 	// Sim describes the software GPUs: rank 0's decide, but for Fail, Trace,
 	// Conductor and Reached, which hold for each rank's own calls. Devices 0 means one a rank.
 	// MulticastOff above is used and not its own.
-	Sim sim.Options
+	Sim SimOptions
 	// ScratchBytes is the scratch memory of ring and push on each device, the same
 	// on every rank; 0 is the constant ScratchBytes. Push moves large messages
 	// faster with more, some 32 MiB.
@@ -142,19 +141,19 @@ func (g *Group) Size() int { return g.node.Size() }
 func (g *Group) Node() *mpiboot.Node { return g.node }
 
 // Device is this rank's device.
-func (g *Group) Device() device.Device { return g.dev }
+func (g *Group) Device() Device { return g.dev }
 
 // Driver is the driver of all devices.
-func (g *Group) Driver() device.Driver { return g.driver }
+func (g *Group) Driver() Driver { return g.driver }
 
 // Devices describes every rank's device, by rank.
-func (g *Group) Devices() []device.Info { return g.infos }
+func (g *Group) Devices() []DeviceInfo { return g.infos }
 
 // Stream is the group's own stream.
-func (g *Group) Stream() device.Stream { return g.stream }
+func (g *Group) Stream() Stream { return g.stream }
 
 // Library loads kernels onto this rank's device.
-func (g *Group) Library() *kernels.Library { return g.library }
+func (g *Group) Library() *Kernels { return g.library }
 
 // Workspace is the group's signal and scratch memory.
 func (g *Group) Workspace() *Workspace { return g.space }

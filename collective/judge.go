@@ -5,7 +5,7 @@ import "github.com/nvls-allreduce/nvls-allreduce/internal/device"
 // ChooseDevices says which device each rank of a node takes, or why the ranks
 // cannot form a group. visible[r] is what rank r sees, in ordinal order. Open
 // decides in the same way; this asks without opening anything.
-func ChooseDevices(visible [][]device.Info, share bool) ([]device.Info, error) {
+func ChooseDevices(visible [][]DeviceInfo, share bool) ([]DeviceInfo, error) {
 	chosen := make([]device.Info, len(visible))
 	uuids := make([][]device.UUID, len(visible))
 	for r, v := range visible {

@@ -28,7 +28,7 @@ type Launch struct {
 
 // NewLaunch loads the kernel of a family for a call and completes its arguments
 // with what is the same for all kernels.
-func (g *Group) NewLaunch(f kernels.Family, c Call, geo Geometry, args kernels.Args) (Prepared, error) {
+func (g *Group) NewLaunch(f KernelFamily, c Call, geo Geometry, args KernelArgs) (Prepared, error) {
 	if err := geo.check(); err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (l *Launch) record(s device.Stream) error {
 }
 
 // Enqueue implements Prepared.
-func (l *Launch) Enqueue(s device.Stream) error {
+func (l *Launch) Enqueue(s Stream) error {
 	if l.graph != nil && !s.Capturing() {
 		return s.LaunchGraph(l.graph)
 	}

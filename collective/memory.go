@@ -112,13 +112,13 @@ func (m *Memory) outOfMemory(err error) error {
 func (m *Memory) Bytes() uint64 { return m.bytes }
 
 // Local is the address of this rank's part.
-func (m *Memory) Local() device.Ptr { return m.mapped[m.group.Rank()] }
+func (m *Memory) Local() Ptr { return m.mapped[m.group.Rank()] }
 
 // Peer is the address at which this rank reaches the part of a rank.
-func (m *Memory) Peer(rank int) device.Ptr { return m.mapped[rank] }
+func (m *Memory) Peer(rank int) Ptr { return m.mapped[rank] }
 
 // Own is the physical memory of this rank's part.
-func (m *Memory) Own() device.Memory { return m.own }
+func (m *Memory) Own() DeviceMemory { return m.own }
 
 // At is the buffer that starts offset bytes into the memory.
 func (m *Memory) At(offset uint64) Buffer { return Buffer{Memory: m, Offset: offset} }

@@ -1,9 +1,6 @@
 package collective
 
-import (
-	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
-	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
-)
+import "github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 
 // Span is how a message divides into 16-byte packs and single elements: Head
 // elements, then Packs packs, then what is left.
@@ -13,7 +10,7 @@ type Span struct {
 
 // NewSpan divides count elements that are read at send and written at recv.
 // Packs must be aligned in both; when that cannot be, all are single elements.
-func NewSpan(send, recv device.Ptr, count uint64, d DType) Span {
+func NewSpan(send, recv Ptr, count uint64, d DType) Span {
 	size := uint64(d.Size())
 	if (uint64(send)^uint64(recv))%kernels.PackBytes != 0 {
 		return Span{}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 
-	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 )
@@ -61,20 +60,20 @@ func newWorkspace(ctx context.Context, g *Group) (*Workspace, error) {
 }
 
 // Signals is the address of this rank's signals.
-func (w *Workspace) Signals() device.Ptr { return w.memory.Local() }
+func (w *Workspace) Signals() Ptr { return w.memory.Local() }
 
 // ScratchBytes is the size of each rank's scratch memory.
 func (w *Workspace) ScratchBytes() uint64 { return w.scratch }
 
 // Scratch is the address at which this rank reaches a rank's scratch memory.
-func (w *Workspace) Scratch(rank int) device.Ptr { return w.memory.Peer(rank) + scratchOffset }
+func (w *Workspace) Scratch(rank int) Ptr { return w.memory.Peer(rank) + scratchOffset }
 
 // Inbox is the address at which this rank reaches a rank's packet inbox.
-func (w *Workspace) Inbox(rank int) device.Ptr { return w.memory.Peer(rank) + inboxOffset }
+func (w *Workspace) Inbox(rank int) Ptr { return w.memory.Peer(rank) + inboxOffset }
 
 // Report is the address of ReportBytes of this rank for a program's own small
 // results, such as those of a verification kernel.
-func (w *Workspace) Report() device.Ptr { return w.memory.Local() + reportOffset }
+func (w *Workspace) Report() Ptr { return w.memory.Local() + reportOffset }
 
 // check reads the status that a kernel leaves when a wait ran into its deadline.
 func (w *Workspace) check() error {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
 )
 
@@ -17,7 +16,7 @@ func Example() {
 	ctx := context.Background()
 	world, err := mpiboot.Join(ctx, mpiboot.Options{Launcher: mpiboot.LauncherNone})
 	if err != nil {
-		world.Abort(failure.CodeOf(err), err)
+		world.Abort(mpiboot.ExitCodeOf(err), err)
 	}
 	fmt.Printf("rank %d of %d on %d node(s)\n", world.Rank(), world.Size(), world.Nodes())
 
@@ -29,7 +28,7 @@ func Example() {
 		fmt.Printf("%d descriptors, the own one is %v\n", len(files), files[node.Rank()])
 	}
 
-	code := world.Finish(failure.CodeOf(err))
+	code := world.Finish(mpiboot.ExitCodeOf(err))
 	fmt.Println("exit code", code)
 	// Output:
 	// rank 0 of 1 on 1 node(s)

@@ -40,10 +40,10 @@ type Options struct {
 }
 
 // Join finds this process's place and connects it to the others. A process
-// joins once. The exit code of an error is in failure.CodeOf.
+// joins once. ExitCodeOf gives the exit code of an error.
 //
 // On an error the World is nil, except where MPI is running and other ranks may
-// wait for this one: end with w.Abort(failure.CodeOf(err), err), which is right
+// wait for this one: end with w.Abort(ExitCodeOf(err), err), which is right
 // in both cases.
 func Join(ctx context.Context, o Options) (*World, error) {
 	if o.Environ == nil {

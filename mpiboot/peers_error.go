@@ -28,8 +28,8 @@ type PeersError struct {
 // Departure is a rank whose connection closed.
 type Departure struct {
 	Rank int
-	Code *failure.Code // with which it said it would leave; nil if it said nothing
-	Err  error         // what else is known; nil for a plain end
+	Code *ExitCode // with which it said it would leave; nil if it said nothing
+	Err  error     // what else is known; nil for a plain end
 }
 
 // OutOfStep is a rank that is somewhere else than this one.
@@ -88,7 +88,7 @@ func (e *PeersError) Unwrap() error { return e.Cause }
 // ExitCode is the highest code that a departed rank announced; without one, and
 // if ranks were missing, that of the context's cause (a signal, for instance)
 // or Timeout; else Internal.
-func (e *PeersError) ExitCode() failure.Code {
+func (e *PeersError) ExitCode() ExitCode {
 	code := failure.OK
 	for _, g := range e.Gone {
 		if g.Code != nil {

@@ -16,8 +16,8 @@ import (
 type Verdict struct {
 	Rank int // in the world
 	OK   bool
-	Text string       // the error's; "" with OK
-	Code failure.Code // the error's
+	Text string   // the error's; "" with OK
+	Code ExitCode // the error's
 	// Follows says that this rank only stopped because another had failed: its
 	// error explains nothing. See Node.Watch.
 	Follows bool `json:",omitempty"`
@@ -138,7 +138,7 @@ func (e *VoteError) Error() string {
 }
 
 // ExitCode is the highest code among the verdicts that say why.
-func (e *VoteError) ExitCode() failure.Code {
+func (e *VoteError) ExitCode() ExitCode {
 	code := failure.OK
 	for _, v := range e.causes() {
 		code = max(code, v.Code)

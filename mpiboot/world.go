@@ -135,7 +135,7 @@ const terminatedTimeout = 5 * time.Second
 // This order is the only one of which all launchers keep the code. A rank that
 // does not come makes it an Abort, but not after SIGTERM: every rank got that,
 // and an MPI_Abort then may wait until the batch system kills.
-func (w *World) Finish(code failure.Code) failure.Code {
+func (w *World) Finish(code ExitCode) ExitCode {
 	timeout := w.timeout
 	if code == failure.Terminated {
 		timeout = min(timeout, terminatedTimeout)
@@ -193,7 +193,7 @@ const (
 // PMI-2 turns that into 137). It never returns. With Terminated it ends only
 // this rank, for the same reason as in Finish. A nil World, which Join gives
 // where it failed early, just prints and exits.
-func (w *World) Abort(code failure.Code, err error) {
+func (w *World) Abort(code ExitCode, err error) {
 	if w == nil {
 		fmt.Fprintf(os.Stderr, "nvls-allreduce: %v\n", err)
 		os.Exit(int(code))

@@ -190,7 +190,7 @@ func (c *Channel) explain(err error) error {
 }
 
 // At is the multicast address of a byte of the memory.
-func (c *Channel) At(offset uint64) device.Ptr { return c.base + device.Ptr(offset) }
+func (c *Channel) At(offset uint64) collective.Ptr { return c.base + device.Ptr(offset) }
 
 // Close takes the channel down before its memory is freed: unmap, unbind, drop.
 // It is collective.

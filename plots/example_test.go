@@ -5,22 +5,21 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 	"github.com/nvls-allreduce/nvls-allreduce/plots"
 )
 
 // A chart of a run in a format that suits a report.
 func ExampleWriteFile() {
-	run := &result.Run{Version: "v0.1.0", Status: result.Status{State: result.Complete}, WorldSize: 2}
+	run := &plots.Run{Version: "v0.1.0", Status: plots.Status{State: plots.Complete}, WorldSize: 2}
 	for i := range 2 {
-		run.Devices = append(run.Devices, result.Device{Rank: i, UUID: fmt.Sprintf("GPU-%d", i), Name: "NVIDIA H200", LinkPeak: 450e9})
+		run.Devices = append(run.Devices, plots.Device{Rank: i, UUID: fmt.Sprintf("GPU-%d", i), Name: "NVIDIA H200", LinkPeak: 450e9})
 	}
 	for _, m := range []struct {
 		size uint64
 		us   float64
 	}{{1 << 20, 9.4}, {16 << 20, 57.1}, {64 << 20, 208}} {
-		row := result.Row{Mode: "p2p", Algorithm: "two-shot 132x512", Size: m.size, Count: m.size / 4,
-			DataType: "float", Op: "sum", Placement: result.OutOfPlace, Time: m.us}
+		row := plots.Row{Mode: "p2p", Algorithm: "two-shot 132x512", Size: m.size, Count: m.size / 4,
+			DataType: "float", Op: "sum", Placement: plots.OutOfPlace, Time: m.us}
 		row.Rate(run.WorldSize, run.LinkPeak())
 		run.Rows = append(run.Rows, row)
 		fmt.Printf("%d bytes: %.0f GB/s\n", row.Size, row.BusBW)
@@ -32,7 +31,7 @@ func ExampleWriteFile() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	if err := plots.WriteFile(filepath.Join(dir, "busbw.svg"), []*result.Run{run}, plots.Options{}); err != nil {
+	if err := plots.WriteFile(filepath.Join(dir, "busbw.svg"), []*plots.Run{run}, plots.Options{}); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -167,7 +167,7 @@ func (k Kind) Title() string {
 }
 
 // Available lists the kinds that there is data for in runs.
-func Available(runs []*result.Run) []Kind {
+func Available(runs []*Run) []Kind {
 	lines, _ := collect(runs, Options{})
 	if len(lines) == 0 {
 		return nil

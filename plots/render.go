@@ -46,7 +46,7 @@ func dpi(width vg.Length) int {
 // Render draws the chart of runs to w: a panel for each kind of Options, in each
 // a line for each mode. It is an error (a failure with code Usage) if the runs
 // have no row to draw, or nothing of one of the kinds.
-func Render(w io.Writer, f Format, runs []*result.Run, o Options) error {
+func Render(w io.Writer, f Format, runs []*Run, o Options) error {
 	c, err := newChart(runs, o)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func Render(w io.Writer, f Format, runs []*result.Run, o Options) error {
 
 // WriteFile draws the chart of runs into a file, in the format of its suffix. An
 // old file is replaced whole or, on an error, stays.
-func WriteFile(path string, runs []*result.Run, o Options) error {
+func WriteFile(path string, runs []*Run, o Options) error {
 	f, err := FormatOf(path)
 	if err != nil {
 		return err

@@ -214,7 +214,7 @@ func distinguish(all []series) {
 
 // Machine names the GPUs of a run and their number: "8 × NVIDIA H200". Ranks
 // are counted beside when they share GPUs.
-func Machine(r *result.Run) string {
+func Machine(r *Run) string {
 	// A log may not tell UUIDs, or not all GPUs; then each rank has its own.
 	var seen []string
 	for _, d := range r.Devices {
