@@ -98,6 +98,10 @@ func slurmSource(pmi string, signs ...string) source {
 // os.Environ. It fails where they contradict each other or are not numbers.
 func Detect(environ []string) (Evidence, error) { return detect(environ, LauncherAuto) }
 
+// DetectAs is Detect for one launcher only, or for any ("auto", ""), as Join reads
+// the environment.
+func DetectAs(environ []string, launcher string) (Evidence, error) { return detect(environ, launcher) }
+
 // detect is Detect for one launcher only, or for any ("auto", "").
 func detect(environ []string, launcher string) (Evidence, error) {
 	env := variables(environ)

@@ -118,7 +118,14 @@ func (l *launch) start(r, np int, id UniqueID, argv, env []string, stdout *lineW
 	// A grandchild that keeps the pipe open must not keep us.
 	cmd.WaitDelay = 2 * time.Second
 	if err := cmd.Start(); err != nil {
-		return &failure.Error{Code: failure.Internal, What: fmt.Sprintf("cannot start rank %d of %d", r, np), Err: err}
+		f := &failure.Error{Code: failure.Internal, What: fmt.Sprintf("cannot start rank %d of %d", r, np), Err: err}
+		switch {
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+			f.Do, f.By = "raise the limit on open files (ulimit -n 4096)", failure.User
+		case errors.Is(err, unix.EAGAIN):
+			f.Do, f.By = "raise the limit on processes (ulimit -u)", failure.User
+		}
+		return f
 	}
 	l.ranks, l.gone = append(l.ranks, cmd), append(l.gone, false)
 	go func() {

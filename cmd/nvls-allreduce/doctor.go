@@ -32,6 +32,9 @@ func (c *doctorCommand) Run(e *environment, code *failure.Code) error {
 		if err := checkNP(*np, cfg, e.environ); err != nil {
 			return err
 		}
+		if err := doctor.CheckOutput(e.stdout); err != nil {
+			return err
+		}
 		exit, err := mpiboot.Launch(e.ctx, *np, append([]string{self}, e.args...), e.environ, e.stdout, e.stderr)
 		*code = failure.Code(exit)
 		return err

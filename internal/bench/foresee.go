@@ -54,11 +54,11 @@ type Refusal struct {
 	Operations, Sizes []error
 }
 
-// Refusals lists the modes that cannot do all that cfg asks of a group of so many
-// ranks, whatever the machine. Mode auto takes what can.
-func Refusals(cfg *configs.Config, ranks int) []Refusal {
+// Refusals lists those of some modes that cannot do all that cfg asks of a group of
+// so many ranks, whatever the machine. Mode auto takes what can.
+func Refusals(cfg *configs.Config, modes []string, ranks int) []Refusal {
 	var out []Refusal
-	for _, mode := range cfg.Modes() {
+	for _, mode := range modes {
 		r := Refusal{Mode: mode, Whole: true}
 		for _, d := range cfg.DTypes() {
 			for _, op := range cfg.Ops() {

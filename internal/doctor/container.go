@@ -98,6 +98,10 @@ func (s *System) namespaces() map[string]string {
 // mpiRemedy turns off what MPI libraries cannot do between user namespaces.
 const mpiRemedy = "UCX_TLS=^posix,cma with UCX (MPICH), OMPI_MCA_btl_vader_single_copy_mechanism=none with Open MPI 4"
 
+// vaderRemedy keeps Open MPI 4 from its shared-memory transport, which crashes (in
+// the first broadcast, with 4.1.4) where each rank is process 1 of a namespace.
+const vaderRemedy = "OMPI_MCA_btl=^vader"
+
 // compareNamespaces looks for namespaces that the ranks of this host do not
 // share. all is by local rank, ranks are the world's numbers of them.
 func compareNamespaces(ranks []int, all []map[string]string) []Finding {
@@ -121,7 +125,7 @@ func compareNamespaces(ranks []int, all []map[string]string) []Finding {
 	}{
 		{"user", "the ranks are in different user namespaces: MPI may fail where it copies from process to process (CMA) or opens another process's memory file; this program does neither",
 			mpiRemedy, Warning},
-		{"pid", "the ranks are in different process namespaces, which does no harm here: no process number is exchanged", "", Info},
+		{"pid", "the ranks are in different process namespaces, which does no harm here: no process number is exchanged; Open MPI 4 can break on it where it uses shared memory", vaderRemedy + ", if MPI breaks", Info},
 		{"net", "the ranks are in different network namespaces, where abstract sockets do not reach; they met over a folder (socket_dir)", "", Info},
 		{"ipc", "the ranks are in different IPC namespaces: MPI or NCCL may not find each other's shared memory; this program needs none", "", Info},
 	} {

@@ -41,7 +41,7 @@ func TestCUDADoesNotStart(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		environ []string
-		words   []string
+		words   []string // the code is that of a run
 	}{
 		{"no library", []string{"LD_LIBRARY_PATH="}, []string{"libcuda could not be opened"}},
 		{"no library, in Apptainer", []string{"LD_LIBRARY_PATH=", "APPTAINER_CONTAINER=x.sif"}, []string{"--nv"}},
@@ -59,8 +59,14 @@ func TestCUDADoesNotStart(t *testing.T) {
 			want(t, find(t, r.Findings, "gpu.driver"), Failed, No, tt.words...)
 			want(t, find(t, r.Findings, "peers"), Skipped, Unknown)
 			want(t, find(t, r.Findings, "multicast"), Skipped, Unknown)
-			if code != int(failure.Unavailable) {
-				t.Errorf("exit code %d", code)
+			want := failure.Unavailable
+			if slices.ContainsFunc(tt.environ, func(e string) bool {
+				return strings.HasPrefix(e, "FAKECUDA_FAIL=cuInit=") && !strings.HasSuffix(e, "=100")
+			}) {
+				want = failure.Device
+			}
+			if code != int(want) {
+				t.Errorf("exit code %d, a run ends with %d", code, want)
 			}
 			for _, v := range r.Verdict.Modes {
 				if v.Runs != No || !slices.Contains(v.Because, "gpu.driver") {
@@ -113,7 +119,7 @@ func TestCUDAVersion(t *testing.T) {
 func TestFakeGPUs(t *testing.T) {
 	t.Parallel()
 	r, code, _ := program{environ: fakeGPUs(t, 2, 2, "FAKECUDA_FABRIC=800", "NCCL_NVLS_ENABLE=0")}.run(t)
-	if code != int(failure.Unavailable) || r.Simulated || r.Device != configs.DeviceCUDA {
+	if code != int(failure.Device) || r.Simulated || r.Device != configs.DeviceCUDA {
 		t.Errorf("exit code %d, %+v", code, r)
 	}
 	want(t, find(t, r.Findings, "gpu.nodes"), OK, Yes)
@@ -126,7 +132,7 @@ func TestFakeGPUs(t *testing.T) {
 	want(t, find(t, r.Findings, "nvls.switched-off"), Warning, No, "NCCL_NVLS_ENABLE=0 in the environment")
 	want(t, find(t, r.Findings, "multicast"), Skipped, Unknown, "NCCL_NVLS_ENABLE=0", "no multicast call was made")
 	want(t, find(t, r.Findings, "peers"), Failed, No, "gives wrong data")
-	want(t, find(t, r.Findings, "memory"), Failed, No, "768 MiB free") // of 1 GiB, where 2 GiB are wanted
+	want(t, find(t, r.Findings, "memory"), Failed, No, "772 MiB free") // of 1 GiB, where 2 GiB are wanted
 }
 
 func TestFakeGPUFaults(t *testing.T) {
@@ -138,21 +144,22 @@ func TestFakeGPUFaults(t *testing.T) {
 		id          string
 		sev         Severity
 		words       []string
+		code        failure.Code // of a run
 	}{
-		{"data does not arrive", 2, 2, []string{"FAKECUDA_DROP=1"}, "peers", Failed, []string{"data does not arrive", "IOMMU and ACS", "does not read what rank 1"}},
-		{"no multicast", 2, 2, []string{"FAKECUDA_ATTR132=0"}, "nvls.not-offered", Failed, []string{"attribute 132", "could not be looked at"}},
-		{"one visible GPU", 2, 8, []string{"FAKECUDA_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"}, "gpu.single", Failed, []string{"neither NVLS nor peer access"}},
-		{"the variable hides", 2, 2, []string{"FAKECUDA_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"}, "gpu.masked", Warning, []string{"CUDA_VISIBLE_DEVICES=0 hides the others"}},
-		{"the variable hides all", 2, 2, []string{"FAKECUDA_DEVICES=0", "CUDA_VISIBLE_DEVICES=7"}, "gpu.masked", Warning, []string{"0 of 2 GPUs visible", "CUDA_VISIBLE_DEVICES=7 hides"}},
-		{"more GPUs than ranks", 9, 9, []string{"FAKECUDA_DEVICES=9", "FAKECUDA_FAIL=cuMemCreate=2"}, "peers", Failed, []string{"error 2"}},
-		{"no nodes, yet CUDA starts", 0, 0, nil, "gpu.nodes", Warning, []string{"CUDA starts all the same"}},
-		{"import refused", 2, 2, []string{"FAKECUDA_FAIL=cuMemImportFromShareableHandle=101"}, "peers", Failed, []string{"error 101", "--gpu-bind=none"}},
-		{"multicast refused", 2, 2, []string{"FAKECUDA_FAIL=cuMulticastCreate=1"}, "multicast", Failed, []string{"error 1 ", "nvls.unhealthy"}},
+		{"data does not arrive", 2, 2, []string{"FAKECUDA_DROP=1"}, "peers", Failed, []string{"data does not arrive", "IOMMU and ACS", "does not read what rank 1"}, failure.WrongData},
+		{"no multicast", 2, 2, []string{"FAKECUDA_ATTR132=0"}, "nvls.not-offered", Failed, []string{"attribute 132", "could not be looked at"}, failure.WrongData},
+		{"one visible GPU", 2, 8, []string{"FAKECUDA_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"}, "gpu.single", Failed, []string{"neither NVLS nor peer access"}, failure.Unavailable},
+		{"the variable hides", 2, 2, []string{"FAKECUDA_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"}, "gpu.masked", Warning, []string{"CUDA_VISIBLE_DEVICES=0 hides the others"}, failure.Unavailable},
+		{"the variable hides all", 2, 2, []string{"FAKECUDA_DEVICES=0", "CUDA_VISIBLE_DEVICES=7"}, "gpu.masked", Warning, []string{"0 of 2 GPUs visible", "CUDA_VISIBLE_DEVICES=7 hides"}, failure.Unavailable},
+		{"more GPUs than ranks", 9, 9, []string{"FAKECUDA_DEVICES=9", "FAKECUDA_FAIL=cuMemCreate=2"}, "peers", Failed, []string{"error 2"}, failure.Device},
+		{"no nodes, yet CUDA starts", 0, 0, nil, "gpu.nodes", Warning, []string{"CUDA starts all the same"}, failure.WrongData},
+		{"import refused", 2, 2, []string{"FAKECUDA_FAIL=cuMemImportFromShareableHandle=101"}, "peers", Failed, []string{"error 101", "--gpu-bind=none"}, failure.Device},
+		{"multicast refused", 2, 2, []string{"FAKECUDA_FAIL=cuMulticastCreate=1"}, "multicast", Failed, []string{"error 1 ", "nvls.unhealthy"}, failure.WrongData},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			environ := fakeGPUs(t, tt.nodes, tt.host, tt.environ...)
-			r, code, _ := program{environ: environ}.run(t)
+			r, code, _ := program{args: []string{"sweep.max_bytes=1M"}, environ: environ}.run(t)
 			f := find(t, r.Findings, tt.id)
 			want(t, f, tt.sev, No, tt.words...)
 			if tt.name == "one visible GPU" {
@@ -160,8 +167,8 @@ func TestFakeGPUFaults(t *testing.T) {
 					t.Errorf("%+v", v)
 				}
 			}
-			if code != int(failure.Unavailable) {
-				t.Errorf("exit code %d", code)
+			if code != int(tt.code) {
+				t.Errorf("exit code %d, want %d: %s", code, tt.code, r.Verdict.Text)
 			}
 		})
 	}

@@ -72,7 +72,11 @@ func (d *doctor) openSim(ctx context.Context, off string) (device.Driver, error)
 	var session *sim.Session
 	var err error
 	if node.Rank() == 0 {
-		session, err = sim.Create(sim.Options{Devices: d.teamSize})
+		devices := d.Config.Sim.Devices
+		if devices == 0 {
+			devices = d.teamSize
+		}
+		session, err = sim.Create(sim.Options{Devices: devices})
 	}
 	if err := node.Vote(ctx, "make the software device", err); err != nil {
 		return nil, err
@@ -201,14 +205,24 @@ func against(infos []device.Info, shared bool) []Finding {
 	return out
 }
 
-// memory compares what a run with this configuration asks of each device to what
-// is free.
-func memory(free, total, wanted uint64) Finding {
+// roundingBytes is more than the driver's granularities add to the allocations of a
+// run, which are at most five.
+const roundingBytes = 5 * 2 << 20
+
+// memory compares what a run with this configuration asks of each device, which so
+// many ranks use, to what is free.
+func memory(free, total, wanted, ranks uint64) Finding {
 	const id = "memory"
 	e := evidence(humanBytes(free)+" free of "+humanBytes(total), "cuMemGetInfo", humanBytes(wanted), "buffers, staging and signals of this configuration")
-	if free < wanted {
-		return costs(id, "a run with this configuration needs more device memory than is free", allModes,
+	switch {
+	case free < wanted:
+		f := costs(id, "a run with this configuration needs more device memory than is free", allModes,
 			"use smaller messages (--maxbytes) or a smaller staging buffer (--staging), or end other programs on this GPU", failure.User, e...)
+		f.Exit = failure.Device // of the driver's "out of memory"
+		return f
+	case free < wanted+ranks*roundingBytes:
+		return Finding{ID: id, Severity: Warning, Outcome: Unknown, What: "whether device memory suffices for a run with this configuration: it is a matter of the driver's rounding", Evidence: e,
+			Do: "use smaller messages (--maxbytes), or end other programs on this GPU", By: failure.User}
 	}
 	return Finding{ID: id, Severity: OK, Outcome: Yes, What: "device memory suffices for a run with this configuration", Evidence: e}
 }

@@ -10,7 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
 )
 
 // Severity says how bad a finding is.
@@ -43,15 +46,19 @@ type Evidence struct {
 type Finding struct {
 	// ID names the kind of finding for scripts and docs/doctor.md:
 	// "gpu.masked". It does not change between versions.
-	ID       string      `json:"id"`
-	Severity Severity    `json:"severity"`
-	Outcome  Outcome     `json:"outcome,omitempty"`
-	What     string      `json:"what"`
-	Evidence []Evidence  `json:"evidence,omitempty"`
-	Cost     []string    `json:"cost,omitempty"` // modes that cannot run because of it
-	Do       string      `json:"do,omitempty"`
-	By       failure.Who `json:"by,omitempty"` // who can do it
-	Ranks    []int       `json:"ranks"`        // of the world, ascending
+	ID       string     `json:"id"`
+	Severity Severity   `json:"severity"`
+	Outcome  Outcome    `json:"outcome,omitempty"`
+	What     string     `json:"what"`
+	Evidence []Evidence `json:"evidence,omitempty"`
+	Cost     []string   `json:"cost,omitempty"`   // modes that cannot run because of it
+	Partly   []string   `json:"partly,omitempty"` // modes that run because of it only for a part of what is asked
+	// Exit is the code with which a run ends because of it; 0 stands for Unavailable
+	// where the finding costs a mode, and for none elsewhere.
+	Exit  failure.Code `json:"exit_code,omitempty"`
+	Do    string       `json:"do,omitempty"`
+	By    failure.Who  `json:"by,omitempty"` // who can do it
+	Ranks []int        `json:"ranks"`        // of the world, ascending
 }
 
 // evidence makes the evidence of pairs of value and source.
@@ -65,7 +72,20 @@ func evidence(pairs ...string) []Evidence {
 
 // unsure makes the finding of a probe that could not be carried out.
 func unsure(id, question string, err error, from string) Finding {
-	return Finding{ID: id, Severity: Warning, Outcome: Unknown, What: question, Evidence: evidence(err.Error(), from)}
+	f := Finding{ID: id, Severity: Warning, Outcome: Unknown, What: question, Evidence: evidence(err.Error(), from)}
+	if tooManyFiles(err) {
+		f.Do, f.By = moreFiles, failure.User
+	}
+	return f
+}
+
+// moreFiles is what to do when no more files can be opened.
+const moreFiles = "raise the limit on open files (ulimit -n 4096)"
+
+// tooManyFiles says whether err is that no more files can be opened. Votes pass
+// errors on as text.
+func tooManyFiles(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || strings.Contains(err.Error(), unix.EMFILE.Error())
 }
 
 // costs gives a failed finding: outcome no, for these modes.
@@ -77,6 +97,18 @@ func costs(id, what string, modes []string, do string, by failure.Who, e ...Evid
 // it if there is one.
 func fromError(id, what string, err error, modes []string, from string) Finding {
 	f := costs(id, what, modes, "", "", Evidence{err.Error(), from})
+	if code := failure.CodeOf(err); code != failure.Unavailable && code != failure.Internal {
+		f.Exit = code
+	}
+	var vote *mpiboot.VoteError
+	if errors.As(err, &vote) {
+		// Votes pass errors on as text.
+		if ranks := vote.Failed(); len(ranks) > 0 {
+			i := slices.IndexFunc(vote.Verdicts, func(v mpiboot.Verdict) bool { return v.Rank == ranks[0] })
+			f.What, f.Do, f.By = apart(vote.Verdicts[i].Text)
+		}
+		return f
+	}
 	var e *failure.Error
 	if errors.As(err, &e) {
 		f.Do, f.By = e.Do, e.By
@@ -96,7 +128,21 @@ func fromError(id, what string, err error, modes []string, from string) Finding 
 			f.Evidence = evidence(cmp.Or(e.Why, e.What), from)
 		}
 	}
+	if f.Do == "" && tooManyFiles(err) {
+		f.Do, f.By = moreFiles, failure.User
+	}
 	return f
+}
+
+// apart takes the text of a failure apart: what failed and why, and what to do.
+func apart(text string) (what, do string, by failure.Who) {
+	what, rest, _ := strings.Cut(text, ". To do")
+	for _, who := range []failure.Who{failure.User, failure.Administrator} {
+		if do, ok := strings.CutPrefix(rest, " ("+string(who)+"): "); ok {
+			return what, do, who
+		}
+	}
+	return what, "", ""
 }
 
 // merge joins the findings of all ranks: findings[i] are those of rank

@@ -50,6 +50,12 @@ func (d *doctor) launcher(ev mpiboot.Evidence) []Finding {
 			Evidence: evidence(ev.From["LocalRank"]+"="+fmt.Sprint(ev.LocalRank), "environment"),
 			Do:       "if the ranks are in containers with host names of their own, see the finding ranks; otherwise nothing", By: failure.User})
 	}
+	if d.world != nil && ev.LocalSize > 0 && ev.LocalSize != d.world.Node().Size() {
+		out = append(out, Finding{ID: "launcher.local-size", Severity: Warning, Outcome: No,
+			What:     fmt.Sprintf("the launcher says that it started %s on this host, and %d met", count(ev.LocalSize, "rank"), d.world.Node().Size()),
+			Evidence: evidence(ev.From["LocalSize"]+"="+fmt.Sprint(ev.LocalSize), "environment", fmt.Sprint(d.world.Node().Size()), "ranks with this one's host name and boot id"),
+			Do:       "if the ranks are in containers with host names of their own, see the finding ranks; otherwise see that no stale variable is exported", By: failure.User})
+	}
 	if d.world == nil && ev.Size > 1 {
 		return out // whether MPI works is what the finding "ranks" is about
 	}

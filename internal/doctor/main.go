@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/site"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/tuning"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
 )
 
@@ -44,6 +46,7 @@ type doctor struct {
 	size     int       // of the world as the launcher tells it, where the ranks could not meet
 	teamSize int       // probe processes
 	driver   device.Driver
+	tuning   *tuning.File // what the run would follow, nil for none
 	onEnd    []func() error
 }
 
@@ -51,19 +54,27 @@ type doctor struct {
 const simTeam = 2
 
 // Main is one rank's part. It prints the report on rank 0 and gives the code to
-// exit with: 0 when every wanted mode will run here, 3 when one will not or it
-// could not be told. After it the process can only end.
+// exit with, that of the run as it is foretold: 0 when every wanted mode will run
+// here, 3 when one will not or it could not be told, another where the run would end
+// with that. After it the process can only end.
 func Main(ctx context.Context, o Options) failure.Code {
 	d := &doctor{Options: o, system: o.System}
+	// A reader that goes away is told as a report that could not be written.
+	signal.Ignore(syscall.SIGPIPE)
 	d.surroundings()
-	ev, err := mpiboot.Detect(d.system.Environ)
+	b := o.Config.Bootstrap
+	ev, err := mpiboot.DetectAs(d.system.Environ, b.Launcher)
 	if err != nil {
 		d.add(fromError("launcher", "the launcher's variables contradict each other", err, allModes, "environment"))
 	}
+	d.atOnce(ev)
 	well := d.witness(ev)
-	b := o.Config.Bootstrap
+	late := time.AfterFunc(patience, func() {
+		fmt.Fprintf(o.Stderr, "nvls-allreduce: rank %d: the doctor has not met the other ranks after %v, and waits at most %v\n", ev.Rank, patience, 2*b.Timeout)
+	})
 	world, err := mpiboot.Join(ctx, mpiboot.Options{Launcher: b.Launcher, MPILibrary: b.MPILibrary, SocketDir: b.SocketDir,
 		Timeout: 2 * b.Timeout, Stderr: o.Stderr, Environ: d.system.Environ})
+	late.Stop()
 	well()
 	if err != nil {
 		return d.notJoined(ev, world, err)
@@ -77,6 +88,19 @@ func Main(ctx context.Context, o Options) failure.Code {
 		code = d.broken(err)
 	}
 	return d.world.Finish(code)
+}
+
+// patience is after how long a wait for the other ranks is told. A variable for the
+// tests only.
+var patience = 10 * time.Second
+
+// atOnce tells what may keep the doctor itself from coming to a report.
+func (d *doctor) atOnce(ev mpiboot.Evidence) {
+	for _, f := range d.findings {
+		if f.ID == "limits.files" && f.Severity == Warning && ev.Rank <= 0 {
+			fmt.Fprintf(d.Stderr, "nvls-allreduce: %s. To do (%s): %s\n", f.What, f.By, f.Do)
+		}
+	}
 }
 
 func (d *doctor) add(f ...Finding) { d.findings = append(d.findings, f...) }
@@ -110,6 +134,7 @@ func (d *doctor) surroundings() {
 // known there; the other ranks say their part in a line.
 func (d *doctor) notJoined(ev mpiboot.Evidence, world *mpiboot.World, err error) failure.Code {
 	f := fromError("ranks", "the ranks could not meet", err, allModes, "joining the other ranks")
+	code := cmp.Or(f.Exit, failure.Unavailable)
 	for _, kind := range []string{"net", "user"} {
 		if id := d.system.namespaces()[kind]; id != "" {
 			f.Evidence = append(f.Evidence, Evidence{"own: " + id, "/proc/self/ns/" + kind})
@@ -125,12 +150,12 @@ func (d *doctor) notJoined(ev mpiboot.Evidence, world *mpiboot.World, err error)
 		signal.Ignore(syscall.SIGTERM)
 		time.Sleep(time.Second)
 	} else {
-		d.print(d.report(merge([]int{0}, [][]Finding{d.findings})))
+		code = d.print(d.report(merge([]int{0}, [][]Finding{d.findings})))
 	}
 	if world != nil {
-		world.Abort(failure.Unavailable, err) // MPI runs, and others may wait for this rank
+		world.Abort(code, err) // MPI runs, and others may wait for this rank
 	}
-	return failure.Unavailable
+	return code
 }
 
 // broken ends an examination that the ranks could not finish together. What rank
@@ -144,8 +169,13 @@ func (d *doctor) broken(err error) failure.Code {
 	}
 	if d.world.Rank() == 0 {
 		f := unsure("ranks", "the ranks could not finish the examination together", err, "rank 0")
-		f.Do, f.By = "see what the other ranks printed", failure.User
-		d.print(d.report(merge([]int{0}, [][]Finding{append(d.findings, f)})))
+		if tooManyFiles(err) {
+			f.What = "the examination ended early, because no more files can be opened"
+		}
+		if f.Do == "" {
+			f.Do, f.By = "see what the other ranks printed", failure.User
+		}
+		return d.print(d.report(merge([]int{0}, [][]Finding{append(d.findings, f)})))
 	} else {
 		fmt.Fprintf(d.Stderr, "nvls-allreduce: rank %d: the doctor could not finish: %v\n", d.world.Rank(), err)
 	}
@@ -166,6 +196,13 @@ func (d *doctor) examine(ctx context.Context) (failure.Code, error) {
 		d.add(f)
 		return d.conclude(ctx, world.Comm().Allgather)
 	}
+	goOn, err := d.beforehand(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if !goOn {
+		return d.conclude(ctx, node.Allgather)
+	}
 	namespaces, err := gather(ctx, node, "compare namespaces", []map[string]string{d.system.namespaces()})
 	if err != nil {
 		return 0, err
@@ -177,6 +214,12 @@ func (d *doctor) examine(ctx context.Context) (failure.Code, error) {
 	off, err := site.MulticastOff(d.Config.NVLS.Multicast, d.system.getenv, d.simulated())
 	if err := node.Vote(ctx, "read the site switch", err); err != nil {
 		return 0, err
+	}
+	if d.simulated() && off == "" {
+		if vendor, _ := site.MulticastOff("", d.system.getenv, false); vendor != "" {
+			d.add(Finding{ID: "nvls.switched-off", Severity: Info, Outcome: No, What: "a switch for hardware is on, and does not bind the software device; multicast = \"off\" or " + site.EnvMulticast + "=off does",
+				Evidence: evidence(vendor, "site switches")})
+		}
 	}
 	if err := d.devices(ctx, off); err != nil {
 		return 0, err
@@ -215,7 +258,7 @@ func (d *doctor) devices(ctx context.Context, off string) error {
 	var n nodes
 	if d.simulated() {
 		d.teamSize = node.Size()
-		if node.Size() == 1 {
+		if node.Size() == 1 && !d.single() {
 			if d.teamSize = d.Config.Sim.Devices; d.teamSize == 0 {
 				d.teamSize = simTeam
 			}
@@ -224,7 +267,7 @@ func (d *doctor) devices(ctx context.Context, off string) error {
 		if d.driver, err = d.openSim(ctx, off); err != nil {
 			return err
 		}
-		d.add(Finding{ID: "gpu.driver", Severity: OK, Outcome: Yes, What: fmt.Sprintf("the software device runs with %s (SIMULATED: nothing here says anything about a GPU)", count(d.teamSize, "software GPU")),
+		d.add(Finding{ID: "gpu.driver", Severity: OK, Outcome: Yes, What: fmt.Sprintf("the software device runs with %s (SIMULATED: nothing here says anything about a GPU)", count(len(d.driver.Devices()), "software GPU")),
 			Evidence: evidence(d.driver.Version(), "--device sim")})
 	} else {
 		var f []Finding
@@ -264,6 +307,7 @@ func (d *doctor) devices(ctx context.Context, off string) error {
 		if !d.simulated() {
 			d.add(fabricHandles(s, false, false))
 		}
+		d.asked(nil, node.Size())
 		return nil
 	}
 	return d.probes(ctx, visible)
@@ -273,7 +317,7 @@ func (d *doctor) devices(ctx context.Context, off string) error {
 // speaks against it. All ranks judge alike.
 func (d *doctor) probes(ctx context.Context, visible [][]device.Info) error {
 	node := d.world.Node()
-	if node.Size() > 1 {
+	if node.Size() > 1 || d.single() {
 		d.teamSize = node.Size()
 	} else if !d.simulated() {
 		// Alone, the doctor looks at all GPUs that it sees.
@@ -284,11 +328,14 @@ func (d *doctor) probes(ctx context.Context, visible [][]device.Info) error {
 		team = slices.Repeat(visible, d.teamSize)
 	}
 	d.add(attributes(slices.Concat(visible...)))
-	if d.teamSize == 1 {
+	switch {
+	case d.single():
+		d.add(Finding{ID: "gpu.single", Severity: Info, What: "one rank, as asked: its all-reduce is a copy, which says nothing about NVLS or peer access", Evidence: evidence("1 rank", "--np")})
+	case d.teamSize == 1:
 		d.add(alone(visible[0][0]))
 	}
 	chosen, seen := compareDevices(team, d.Config.Run.ShareGPU)
-	if d.teamSize > 1 {
+	if d.teamSize > 1 || chosen == nil {
 		if node.Size() == 1 && len(visible[0]) > d.teamSize {
 			seen.Evidence = append(seen.Evidence, Evidence{fmt.Sprintf("the first %d GPUs are probed", d.teamSize), "the largest group of ranks"})
 		}
@@ -309,7 +356,7 @@ func (d *doctor) probes(ctx context.Context, visible [][]device.Info) error {
 	if !d.simulated() {
 		d.add(d.fabric(judged, told))
 	}
-	d.add(d.deviceMemory(told)...)
+	d.add(d.deviceMemory(told, chosen)...)
 	d.add(peers)
 	multicast, _, err := d.askTeam(ctx, askMulticast, chosen, reasons)
 	if err != nil {
@@ -326,7 +373,14 @@ func (d *doctor) probes(ctx context.Context, visible [][]device.Info) error {
 		}
 		d.add(f)
 	}
+	d.asked(chosen, d.teamSize)
 	return nil
+}
+
+// single says whether a run of one rank is what was asked for, by --np 1. A process
+// that nobody started as a rank looks at all GPUs instead.
+func (d *doctor) single() bool {
+	return d.world.Size() == 1 && d.world.Launcher() == mpiboot.LauncherLocal
 }
 
 // alone is the finding of a single GPU without others.
@@ -359,6 +413,5 @@ func (d *doctor) conclude(ctx context.Context, allgather func(context.Context, s
 			return 0, failure.Wrap(failure.Internal, err, "the findings of rank %d cannot be read", i)
 		}
 	}
-	r := d.report(merge(ranks, lists))
-	return r.Verdict.ExitCode, d.print(r)
+	return d.print(d.report(merge(ranks, lists))), nil
 }

@@ -177,6 +177,9 @@ func masked(s *System, n nodes, visible int) Finding {
 	case len(n.present) < n.host:
 		f.What = hidden + "the container or the batch system has put only these device nodes here"
 		f.Do = "start the container with all GPUs (--nv, --gpus all), or ask for all GPUs of the node without binding: srun --gpus-per-node=N --gpu-bind=none"
+		if s.getenv("ENROOT_ROOTFS") != "" {
+			f.Do += "; Enroot (pyxis) shows all of a job's with ENROOT_RESTRICT_DEV=n"
+		}
 	default:
 		f.What = hidden + "nothing was found that hides the others"
 		f.Do = "look at nvidia-smi -L, at MIG (gpu.mig) and at dmesg for GPUs that fell off the bus"
@@ -252,6 +255,9 @@ func fabricHandles(s *System, supported, known bool) Finding {
 		What: "FABRIC handles and IMEX channels are not needed: this program shares memory, also behind a multicast object, by file descriptor"}
 	if known {
 		f.Evidence = evidence(fmt.Sprintf("attribute 128 = %d", map[bool]int{true: 1}[supported]), "cuDeviceGetAttribute")
+	}
+	if v := s.getenv("NVIDIA_IMEX_CHANNELS"); v != "" {
+		f.Evidence = append(f.Evidence, Evidence{"NVIDIA_IMEX_CHANNELS=" + v + " asks the container's runtime for channels, which this program does not need", "environment"})
 	}
 	channels, err := s.numbered(dir, "channel")
 	switch {

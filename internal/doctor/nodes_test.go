@@ -134,7 +134,7 @@ func TestKernelDriver(t *testing.T) {
 		t.Errorf("version %q", v)
 	}
 	f, _ = kernelDriver(fakeSystem(t, nil))
-	want(t, f, Failed, No, "no NVIDIA driver")
+	want(t, find(t, []Finding{f}, "gpu.kernel-driver"), Failed, No, "no NVIDIA driver")
 	f, _ = kernelDriver(fakeSystem(t, map[string]string{"/proc/driver/nvidia/version": "something else"}))
 	want(t, f, Warning, Unknown, "something else")
 }
@@ -155,6 +155,7 @@ func TestMasked(t *testing.T) {
 		{"masked by Slurm", nodes{all, all, 4, -1}, 1, []string{"CUDA_VISIBLE_DEVICES=0", "SLURM_GPUS_PER_TASK=1", "SLURM_STEP_ID=0"}, Warning, No, []string{"--gpu-bind=none", "SLURM_GPUS_PER_TASK=1"}},
 		{"denied by a control group", nodes{all, all[:1], 4, -1}, 1, []string{"CUDA_VISIBLE_DEVICES=0"}, Warning, No, []string{"cannot be opened", "--gpu-bind=none"}},
 		{"fewer nodes than GPUs", nodes{all[:1], all[:1], 8, -1}, 1, nil, Warning, No, []string{"1 of 8 GPUs", "--gpus all"}},
+		{"Enroot shows one", nodes{all[:1], all[:1], 8, -1}, 1, []string{"ENROOT_ROOTFS=/x"}, Warning, No, []string{"ENROOT_RESTRICT_DEV=n"}},
 		{"unknown cause", nodes{all, all, 4, -1}, 3, nil, Warning, No, []string{"nothing was found that hides"}},
 		{"NVML sees more", nodes{nil, nil, -1, 8}, 2, nil, Warning, No, []string{"2 of 8", "nothing was found that hides"}},
 		{"unknown number", nodes{nil, nil, -1, -1}, 2, nil, Info, Unknown, []string{"cannot be told"}},
@@ -189,6 +190,7 @@ func TestUserLibraries(t *testing.T) {
 }
 
 func TestFabricHandles(t *testing.T) {
+	want(t, fabricHandles(fakeSystem(t, nil, "NVIDIA_IMEX_CHANNELS=0"), true, true), Info, "", "NVIDIA_IMEX_CHANNELS=0", "does not need")
 	want(t, fabricHandles(fakeSystem(t, nil), true, true), Info, "", "not needed", "attribute 128 = 1", "no IMEX channel")
 	want(t, fabricHandles(fakeSystem(t, map[string]string{"/dev/nvidia-caps-imex-channels/channel0": ""}), false, true), Info, "", "not needed", "attribute 128 = 0", "1 IMEX channel")
 }

@@ -37,23 +37,25 @@ func askNVML(s *System) (out []Finding, gpus int) {
 	e = append(e, Evidence{fmt.Sprint(n), "nvmlDeviceGetCount"})
 	out = append(out, Finding{ID: "gpu.nvml", Severity: OK, Outcome: Yes, What: "NVML works and sees " + count(n, "GPU"), Evidence: e})
 	out = append(out, confidential(s))
-	var mig, virtual, fabric answers
+	var mig, virtual, fabric, links answers
 	for i := range n {
 		d, ret := s.NVML.DeviceGetHandleByIndex(i)
 		if ret != nvml.SUCCESS {
 			mig.add("could not tell: " + word(ret))
 			virtual.add("could not tell: " + word(ret))
 			fabric.add("could not tell: " + word(ret))
+			links.add("could not tell: " + word(ret))
 			continue
 		}
 		mig.add(migMode(s, d))
 		virtual.add(virtualisation(s, d))
 		fabric.add(fabricState(s, d))
+		links.add(linkStates(s, d))
 	}
 	if n == 0 {
 		return out, 0
 	}
-	return append(out, judgeMIG(mig), judgeVirtual(virtual), judgeFabric(fabric)), n
+	return append(out, judgeMIG(mig), judgeVirtual(virtual), judgeFabric(fabric), judgeLinks(links)), n
 }
 
 func noNVML(ret nvml.Return) Finding {
@@ -277,6 +279,63 @@ func judgeFabric(a answers) Finding {
 				f.Outcome = No
 			}
 		}
+	}
+	return f
+}
+
+const noLinks = "no NVLink"
+
+// linkStates counts the NVLinks of a GPU: "18 of 18 NVLinks are up".
+func linkStates(s *System, d nvml.Device) string {
+	if !s.hasNVML("nvmlDeviceGetNvLinkState") {
+		return missing
+	}
+	up, all := 0, 0
+	for link := range nvml.NVLINK_MAX_LINKS {
+		state, ret := d.GetNvLinkState(link)
+		switch ret {
+		case nvml.SUCCESS:
+			all++
+			if state == nvml.FEATURE_ENABLED {
+				up++
+			}
+		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_INVALID_ARGUMENT: // the GPU has no such link
+		default:
+			return "could not tell: " + word(ret)
+		}
+	}
+	if all == 0 {
+		return noLinks
+	}
+	return fmt.Sprintf("%d of %d NVLinks are up", up, all)
+}
+
+// judgeLinks: links that are down cost bandwidth, or peer access; the probe of peer
+// memory tells.
+func judgeLinks(a answers) Finding {
+	const id, from = "gpu.links", "nvmlDeviceGetNvLinkState"
+	f := Finding{ID: id, Severity: OK, Outcome: Yes, What: "every NVLink is up", Evidence: a.evidence(from)}
+	down, unknown := false, false
+	for _, w := range a.words {
+		var up, all int
+		switch _, err := fmt.Sscanf(w, "%d of %d", &up, &all); {
+		case strings.HasPrefix(w, "could not tell"):
+			unknown = true
+		case err == nil && up < all:
+			down = true
+		}
+	}
+	switch {
+	case down:
+		f.Severity, f.Outcome, f.What = Warning, No, "some NVLinks are down: all-reduces are slower, or peer access is missing"
+		f.Do, f.By = "look at nvidia-smi nvlink -s and at dmesg on the host", failure.Administrator
+	case a.count[noLinks] > 0 && a.only(noLinks):
+		f.Severity, f.Outcome, f.What = Info, No, "the GPUs have no NVLink: peer access goes over PCIe, and NVLS is not to be had"
+	case unknown:
+		f.Severity, f.Outcome, f.What = Info, Unknown, "whether every NVLink is up"
+	case a.count[noLinks] > 0:
+		f.Severity, f.Outcome, f.What = Warning, No, "some GPUs have no NVLink"
+		f.Do, f.By = "look at nvidia-smi nvlink -s, and use GPUs that are linked", failure.User
 	}
 	return f
 }

@@ -18,6 +18,8 @@ type fakeGPU struct {
 	fabric  nvml.GpuFabricInfo
 	fabRet  nvml.Return
 	handle  nvml.Return
+	down    int         // links that are down
+	linkRet nvml.Return // of every link
 }
 
 // healthy is a Hopper GPU on a host where all is well.
@@ -59,6 +61,18 @@ func fakeNVML(t *testing.T, lacks string, cc nvml.ConfComputeSystemState, ccRet 
 					check("nvmlDeviceGetVirtualizationMode")
 					return g.virtual, nvml.SUCCESS
 				},
+				GetNvLinkStateFunc: func(link int) (nvml.EnableState, nvml.Return) {
+					check("nvmlDeviceGetNvLinkState")
+					switch {
+					case g.linkRet != nvml.SUCCESS:
+						return nvml.FEATURE_DISABLED, g.linkRet
+					case link >= 4: // the fake has four
+						return nvml.FEATURE_DISABLED, nvml.ERROR_INVALID_ARGUMENT
+					case link < g.down:
+						return nvml.FEATURE_DISABLED, nvml.SUCCESS
+					}
+					return nvml.FEATURE_ENABLED, nvml.SUCCESS
+				},
 				GetGpuFabricInfoFunc: func() (nvml.GpuFabricInfo, nvml.Return) {
 					check("nvmlDeviceGetGpuFabricInfo")
 					return g.fabric, g.fabRet
@@ -83,6 +97,9 @@ func TestNVML(t *testing.T) {
 	vgpu := with(func(g *fakeGPU) { g.virtual = nvml.GPU_VIRTUALIZATION_MODE_VGPU })
 	lost := with(func(g *fakeGPU) { g.handle = nvml.ERROR_GPU_IS_LOST })
 	denied := with(func(g *fakeGPU) { g.migRet = nvml.ERROR_NO_PERMISSION })
+	oneDown := with(func(g *fakeGPU) { g.down = 1 })
+	unlinked := with(func(g *fakeGPU) { g.linkRet = nvml.ERROR_NOT_SUPPORTED })
+	unread := with(func(g *fakeGPU) { g.linkRet = nvml.ERROR_NO_PERMISSION })
 	on := nvml.ConfComputeSystemState{CcFeature: nvml.CC_SYSTEM_FEATURE_ENABLED}
 	for _, tt := range []struct {
 		name, lacks string
@@ -116,6 +133,13 @@ func TestNVML(t *testing.T) {
 		{name: "no fabric", gpus: []fakeGPU{state(nvml.GPU_FABRIC_STATE_NOT_SUPPORTED)}, id: "gpu.fabric", sev: Info, outcome: No},
 		{name: "failed registration", gpus: []fakeGPU{broken}, id: "gpu.fabric", sev: Warning, outcome: No, words: []string{"completed with"}},
 		{name: "lost GPU", gpus: []fakeGPU{healthy, lost}, id: "gpu.fabric", sev: Warning, outcome: Unknown, words: []string{"1 GPU: could not tell"}},
+		{name: "links", gpus: []fakeGPU{healthy, healthy}, id: "gpu.links", sev: OK, outcome: Yes, words: []string{"2 GPUs: 4 of 4"}},
+		{name: "a link is down", gpus: []fakeGPU{healthy, oneDown}, id: "gpu.links", sev: Warning, outcome: No, words: []string{"1 GPU: 3 of 4", "nvlink -s"}},
+		{name: "all links are down", gpus: []fakeGPU{with(func(g *fakeGPU) { g.down = 4 })}, id: "gpu.links", sev: Warning, outcome: No, words: []string{"0 of 4"}},
+		{name: "no links", gpus: []fakeGPU{unlinked, unlinked}, id: "gpu.links", sev: Info, outcome: No, words: []string{"PCIe"}},
+		{name: "some without links", gpus: []fakeGPU{healthy, unlinked}, id: "gpu.links", sev: Warning, outcome: No, words: []string{"1 GPU: no NVLink"}},
+		{name: "links unknown", gpus: []fakeGPU{healthy, unread}, id: "gpu.links", sev: Info, outcome: Unknown},
+		{name: "no call for links", lacks: "nvmlDeviceGetNvLinkState", gpus: []fakeGPU{healthy}, id: "gpu.links", sev: Info, outcome: Unknown},
 		{name: "no fabric call", lacks: "nvmlDeviceGetGpuFabricInfo", gpus: []fakeGPU{healthy}, id: "gpu.fabric", sev: Info, outcome: Unknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

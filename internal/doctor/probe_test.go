@@ -55,6 +55,8 @@ func TestMulticastFaults(t *testing.T) {
 		{"not ready", "cuMulticastBindMem=802", failure.Administrator, []string{"802", "nvls.not-ready", "10 times"}},
 		{"Xid", "cuMulticastBindMem=999@0", failure.Administrator, []string{"error 999 ", "nvls.xid", "dmesg"}},
 		{"a code nobody knows", "cuMulticastBindMem=917@0", failure.User, []string{"error 917 ", "nvls.refused"}},
+		{"fabric manager at map", "cuMemMap=401@1#5", failure.Administrator, []string{"error 401 ", "nvls.fabric-manager", "fabricmanager.log"}},
+		{"unbind refused", "cuMulticastUnbind=1@1", failure.User, []string{"could not be taken down", "cuMulticastUnbind: error 1 "}},
 		{"bind hangs", "cuMulticastBindMem=hang@1", failure.Administrator, []string{"nvls.bind-hangs", "did not answer within 2s", "rank 1"}},
 		{"create hangs", "cuMulticastCreate=hang@0", failure.Administrator, []string{"rank 0", "ended after 4.5s", "bind and map a multicast object"}},
 		{"breaks", "cuMulticastAddDevice=crash@1", failure.Administrator, []string{"broke", "rank 1", "the driver breaks the process"}},
@@ -84,8 +86,15 @@ func TestMulticastFaults(t *testing.T) {
 			if v := verdictOf(t, r, configs.ModeRing); v.Runs != Yes {
 				t.Errorf("%+v", v)
 			}
-			if code != int(failure.Unavailable) {
-				t.Errorf("exit code %d", code)
+			want := failure.Unavailable
+			switch tt.name {
+			case "bind hangs":
+				want = failure.Timeout
+			case "unbind refused":
+				want = failure.Device
+			}
+			if code != int(want) {
+				t.Errorf("exit code %d, want %d", code, want)
 			}
 		})
 	}
@@ -115,6 +124,11 @@ func TestPeerFaults(t *testing.T) {
 		{"no PTX compiler", "cuModuleLoadData=221", []string{"error 221", "ptxjitcompiler"}},
 		{"old driver", "cuModuleLoadData=222", []string{"error 222", "newer driver"}},
 		{"Xid", "cuMemMap=999@0", []string{"error 999", "Xid"}},
+		{"wrong size", "cuMemCreate=1", []string{"error 1", "see the evidence"}},
+		{"wrong state", "cuMemMap=401", []string{"error 401"}},
+		{"not supported", "cuMemCreate=801", []string{"error 801", "vGPU"}},
+		{"not ready", "cuMemMap=802", []string{"error 802", "Fabric Manager"}},
+		{"a code nobody knows", "cuMemMap=917", []string{"error 917", "see the evidence"}},
 		{"hangs", "cuMemMap=hang@1", []string{"did not end in time", "rank 1"}},
 		{"breaks", "cuMemMap=crash@1", []string{"broke", "the driver breaks the process"}},
 	} {
@@ -129,8 +143,12 @@ func TestPeerFaults(t *testing.T) {
 			if v := verdictOf(t, r, configs.ModeRing); v.Runs != No {
 				t.Errorf("%+v", v)
 			}
-			if code != int(failure.Unavailable) {
-				t.Errorf("exit code %d", code)
+			want := failure.Device
+			if tt.name == "hangs" || tt.name == "breaks" {
+				want = failure.Unavailable // how a run ends is not known
+			}
+			if code != int(want) {
+				t.Errorf("exit code %d, want %d", code, want)
 			}
 		})
 	}
@@ -163,8 +181,15 @@ func TestJudgements(t *testing.T) {
 	good := told{End: &ending{OK: true, Done: []string{"all-reduce with NCCL 2.28.9 of libnccl.so.2"}}}
 	wrong := told{Rank: 1, End: &ending{Text: "nvls-zero-copy of float gave wrong data on rank 1", Code: failure.WrongData}}
 	want(t, judgeMulticast([]told{good, wrong}, false), Failed, No, "the switch gives wrong data", "SXid")
+	// Error 2 is that of memory and of multicast slots; how much memory was free decides.
+	full := func(free uint64) Finding {
+		return judgeMulticast([]told{{End: &ending{Text: "NVLS cannot run [nvls.slots]: cuMulticastBindMem: error 2 (CUDA_ERROR_OUT_OF_MEMORY)", FreeBytes: free, TotalBytes: 80 << 30}}}, false)
+	}
+	want(t, full(70<<30), Failed, No, "70 GiB of device memory were free", "end other jobs on this node that use NVLS")
+	want(t, full(1<<20), Failed, No, "1 MiB of device memory were free", "whose memory is used up")
 	want(t, judgeNCCL("nccl", []told{good, good}), OK, Yes, "2.28.9")
 	no := told{End: &ending{Text: "NCCL cannot run here", Code: failure.Unavailable, Do: "set library under [nccl]", By: failure.User}}
+	want(t, find(t, []Finding{judgeNCCL("nccl-symmetric", []told{no, no})}, "nccl-symmetric"), Failed, No, "nccl-symmetric cannot be set up: NCCL cannot run here")
 	want(t, judgeNCCL("nccl", []told{no, no}), Failed, No, "set library under [nccl]")
 	want(t, judgeNCCL("nccl", []told{{Stage: "set NCCL up", How: "signal: killed"}, good}), Failed, No, "set NCCL up", "signal: killed")
 }

@@ -4,12 +4,15 @@ package doctor
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
@@ -90,6 +93,45 @@ func TestUserNamespaces(t *testing.T) {
 	}
 }
 
+// Open MPI's launcher does not know a rank whose user namespace gives it no number,
+// and waits for itself then; MPI_Init is not called.
+func TestRankWithoutUser(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	r, code, _ := program{args: []string{"run.device=sim"}, prefix: unshared(t, openMPI(t, "2"), "-U")}.run(t)
+	want(t, find(t, r.Findings, "ranks"), Failed, No, "would not recognise this rank", "/proc/self/uid_map", "PMIX_MCA_psec=none")
+	if took := time.Since(start); code != int(failure.Unavailable) || took > 30*time.Second {
+		t.Errorf("exit code %d after %v", code, took)
+	}
+}
+
+// As process 1 of a namespace a rank has no witness: when MPI breaks it, as Open MPI 4
+// does, all processes of the namespace end. Its last words are package mpiboot's.
+func TestFirstProcess(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := append(unshared(t, openMPI(t, "2"), "-rpf"), self, roleDoctor, "run.device=sim")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	out, _ := cmd.CombinedOutput() // Open MPI's version decides how it ends
+	if ctx.Err() != nil || !strings.Contains(string(out), "process namespace of its own") || !strings.Contains(string(out), vaderRemedy) {
+		t.Errorf("%v\n%s", ctx.Err(), out)
+	}
+}
+
+func TestIPCNamespaces(t *testing.T) {
+	t.Parallel()
+	r, code, _ := program{args: []string{"run.device=sim"}, environ: []string{ucx}, prefix: unshared(t, mpich(t, "2"), "-ri")}.run(t)
+	want(t, find(t, r.Findings, "namespaces.ipc"), Info, "", "different IPC namespaces")
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // Open MPI does not start where there is no network interface.
 func TestNoInterface(t *testing.T) {
 	t.Parallel()
@@ -114,7 +156,7 @@ func TestEndedByMPI(t *testing.T) {
 func TestProcessNamespaces(t *testing.T) {
 	t.Parallel()
 	r, code, _ := program{args: []string{"run.device=sim"}, environ: []string{ucx}, prefix: unshared(t, mpich(t, "2"), "-rpf")}.run(t)
-	want(t, find(t, r.Findings, "namespaces.pid"), Info, "", "different process namespaces")
+	want(t, find(t, r.Findings, "namespaces.pid"), Info, "", "different process namespaces", vaderRemedy)
 	if code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -147,6 +189,7 @@ func TestHostNames(t *testing.T) {
 	if code != int(failure.Unavailable) {
 		t.Errorf("exit code %d", code)
 	}
+	want(t, find(t, r.Findings, "launcher.local-size"), Warning, No, "it started 2 ranks on this host, and 1 met", "MPI_LOCALNRANKS=2")
 	if f := find(t, r.Findings, "launcher.local-rank"); len(f.Ranks) != 1 || f.Ranks[0] != 1 {
 		t.Errorf("rank 1 is local rank 1 for the launcher, and 0 on its host: %+v", f)
 	}
@@ -223,8 +266,14 @@ func TestLauncherVariables(t *testing.T) {
 	t.Parallel()
 	r, code, _ := program{args: []string{"run.device=sim"}, environ: []string{"OMPI_COMM_WORLD_RANK=x", "OMPI_COMM_WORLD_SIZE=2"}}.run(t)
 	want(t, find(t, r.Findings, "launcher"), Failed, No, `OMPI_COMM_WORLD_RANK="x"`)
-	if code != int(failure.Unavailable) {
+	if code != int(failure.Usage) { // as a run
 		t.Errorf("exit code %d", code)
+	}
+	// A launcher that is named is believed.
+	r, code, _ = program{args: []string{"run.device=sim", "bootstrap.launcher=none"}, environ: []string{"OMPI_COMM_WORLD_RANK=x", "OMPI_COMM_WORLD_SIZE=2"}}.run(t)
+	want(t, find(t, r.Findings, "launcher"), Info, "")
+	if code != 0 {
+		t.Errorf("exit code %d: %s", code, r.Verdict.Text)
 	}
 	r, _, _ = program{args: []string{"run.device=sim"}, environ: []string{"SLURM_JOB_ID=7", "SLURM_NTASKS=8"}}.run(t)
 	want(t, find(t, r.Findings, "launcher"), Warning, "", "not started by srun", "--np N")

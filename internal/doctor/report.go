@@ -52,15 +52,9 @@ func (d *doctor) report(findings []Finding) *Report {
 	explainNotOffered(findings)
 	v := &r.Verdict
 	v.Wanted = d.Config.Modes()
-	v.Modes = judge(findings, slices.Concat(allModes, ncclModes(v.Wanted)))
+	v.Modes = judge(findings, judgedModes(v.Wanted))
 	v.Fallback = d.Config.Run.Fallback == configs.FallbackAllow
-	failing := fails(v.Wanted, v.Modes)
-	if v.Fallback && len(failing) > 0 && len(fails([]string{configs.ModeRing}, v.Modes)) == 0 {
-		failing = nil
-	}
-	if len(failing) > 0 {
-		v.ExitCode = failure.Unavailable
-	}
+	v.ExitCode = exitCode(findings, v.Wanted, v.Modes, v.Fallback)
 	v.Text = sentence(v.Modes, r.Simulated)
 	return r
 }
@@ -89,13 +83,14 @@ func explainNotOffered(findings []Finding) {
 // sentence is the verdict in words: what works, what does not and why, what is
 // open and why.
 func sentence(modes []ModeVerdict, simulated bool) string {
+	const partly Outcome = "partly"
 	var parts []string
 	group := func(runs Outcome, text func(names string, why string, because []string) string) {
 		var order []string
 		names := map[string][]string{}
 		first := map[string]ModeVerdict{}
 		for _, v := range modes {
-			if v.Runs != runs {
+			if v.Partly && runs != partly || !v.Partly && v.Runs != runs {
 				continue
 			}
 			if names[v.Why] == nil {
@@ -109,6 +104,9 @@ func sentence(modes []ModeVerdict, simulated bool) string {
 		}
 	}
 	group(Yes, func(names, _ string, _ []string) string { return names + " will work here" })
+	group(partly, func(names, why string, because []string) string {
+		return fmt.Sprintf("%s will work here, but not for all that is asked: %s [%s]", names, why, because[len(because)-1])
+	})
 	group(No, func(names, why string, because []string) string {
 		return fmt.Sprintf("%s will not work here: %s [%s]", names, why, because[0])
 	})
@@ -122,15 +120,23 @@ func sentence(modes []ModeVerdict, simulated bool) string {
 	return s
 }
 
-func (d *doctor) print(r *Report) error {
+// print writes the report and gives the code to exit with. A report that cannot be
+// written is a failure, whatever is in it: whoever asked does not know the answer.
+func (d *doctor) print(r *Report) failure.Code {
 	text, err := d.render(r)
 	if err == nil {
-		_, err = d.Stdout.Write(text)
+		err = CheckOutput(d.Stdout)
+	}
+	if err == nil {
+		if _, e := d.Stdout.Write(text); e != nil {
+			err = unwritten(e)
+		}
 	}
 	if err != nil {
-		return failure.Wrap(failure.Internal, err, "cannot write the report")
+		fmt.Fprintf(d.Stderr, "nvls-allreduce: %v\nnvls-allreduce: verdict: %s\n", err, r.Verdict.Text)
+		return failure.CodeOf(err)
 	}
-	return nil
+	return r.Verdict.ExitCode
 }
 
 // render writes the report in the form that was asked for.
@@ -172,6 +178,9 @@ func (r *Report) write(w io.Writer) error {
 		}
 		if len(f.Cost) > 0 {
 			fmt.Fprintf(&b, "         costs: %s\n", list(f.Cost))
+		}
+		if len(f.Partly) > 0 {
+			fmt.Fprintf(&b, "         costs a part of: %s\n", list(f.Partly))
 		}
 		if f.Do != "" {
 			fmt.Fprintf(&b, "         to do (%s): %s\n", f.By, f.Do)

@@ -64,14 +64,74 @@ func TestJudge(t *testing.T) {
 }
 
 func TestFails(t *testing.T) {
-	onlyRing := []ModeVerdict{{Mode: configs.ModeZeroCopy, Runs: No}, {Mode: configs.ModeCopyIn, Runs: Unknown}, {Mode: configs.ModeRing, Runs: Yes}, {Mode: configs.ModeP2P, Runs: Yes}}
+	onlyRing := []ModeVerdict{{Mode: configs.ModeZeroCopy, Runs: No}, {Mode: configs.ModeCopyIn, Runs: Unknown}, {Mode: configs.ModeRing, Runs: Yes}, {Mode: configs.ModeP2P, Runs: Yes},
+		{Mode: configs.ModeP2PPacket, Runs: Yes, Partly: true}}
 	for wanted, want := range map[string]string{
-		"ring": "", "p2p": "", "p2p-packet": "", "p2p-copy-in": "", "auto": "", "nvls-zero-copy": "nvls-zero-copy",
+		"ring": "", "p2p": "", "auto": "", "p2p-packet": "p2p-packet", "nvls-zero-copy": "nvls-zero-copy",
 		"nvls-copy-in": "nvls-copy-in", "ring,nvls-zero-copy": "nvls-zero-copy", "nccl": "nccl",
 	} {
 		if got := strings.Join(fails(strings.Split(wanted, ","), onlyRing), ","); got != want {
 			t.Errorf("%s: %q fails, want %q", wanted, got, want)
 		}
+	}
+}
+
+// The code is that of what a run meets first, and of the modes that are wanted.
+func TestExitCode(t *testing.T) {
+	no := func(id string, code failure.Code, modes ...string) Finding {
+		return Finding{ID: id, Severity: Failed, Outcome: No, What: id, Cost: modes, Exit: code}
+	}
+	peers, multicast := Finding{ID: askPeers, Outcome: Yes}, Finding{ID: askMulticast, Outcome: Yes}
+	refused := no("asked.operation", 0, nvlsModes...)
+	part := Finding{ID: "asked.size", Severity: Failed, Outcome: No, What: "too large", Partly: []string{configs.ModeP2PPacket}}
+	for _, tt := range []struct {
+		name     string
+		findings []Finding
+		wanted   string
+		fallback bool
+		want     failure.Code
+	}{
+		{"all is well", []Finding{peers, multicast}, "ring,nvls-zero-copy", false, failure.OK},
+		{"nothing is known", nil, "ring", false, failure.Unavailable},
+		{"nothing is known, fallback", nil, "nvls-zero-copy", true, failure.Unavailable},
+		{"refused", []Finding{peers, multicast, refused}, "nvls-zero-copy", false, failure.Unavailable},
+		{"refused and not wanted", []Finding{peers, multicast, refused}, "ring", false, failure.OK},
+		{"refused and replaced", []Finding{peers, multicast, refused}, "nvls-zero-copy", true, failure.OK},
+		{"refused and nothing to replace it", []Finding{no(askPeers, 0, allModes...), refused}, "nvls-zero-copy", true, failure.Unavailable},
+		{"in part", []Finding{peers, part}, "p2p-packet", false, failure.Unavailable},
+		{"auto takes what can", []Finding{peers, multicast, refused}, "auto", false, failure.OK},
+		{"wrong use comes first", []Finding{no("asked.tuning", failure.Usage, allModes...), no("memory", failure.Device, allModes...)}, "ring", false, failure.Usage},
+		{"a refusal of every mode comes before the tuning file is compared", []Finding{peers, no(askMulticast, 0, nvlsModes...), no("asked.tuning", failure.Usage, allModes...)}, "nvls-zero-copy", false, failure.Unavailable},
+		{"of one mode, after", []Finding{peers, no(askMulticast, 0, nvlsModes...), no("asked.tuning", failure.Usage, allModes...)}, "nvls-zero-copy,ring", false, failure.Usage},
+		{"a driver that fails is no refusal", []Finding{peers, no(askMulticast, failure.Device, nvlsModes...)}, "nvls-zero-copy,ring", true, failure.Device},
+		{"nor under auto", []Finding{peers, no(askMulticast, failure.Device, nvlsModes...)}, "auto", false, failure.Device},
+		{"of a mode that is not wanted", []Finding{peers, no(askMulticast, failure.Device, nvlsModes...)}, "ring", false, failure.OK},
+		{"no node, and CUDA says why", []Finding{no("gpu.nodes", 0, allModes...), no("gpu.driver", failure.Device, allModes...)}, "ring", false, failure.Device},
+		{"no group, no NCCL", []Finding{no("gpu.driver", failure.Device, allModes...)}, "nccl", false, failure.Device},
+		{"wrong data is found last", []Finding{no(askPeers, failure.WrongData, allModes...), no(askMulticast, 0, nvlsModes...)}, "nvls-zero-copy", false, failure.Unavailable},
+		{"wrong data", []Finding{no(askPeers, failure.WrongData, allModes...)}, "ring", false, failure.WrongData},
+	} {
+		wanted := strings.Split(tt.wanted, ",")
+		verdicts := judge(tt.findings, judgedModes(wanted))
+		if got := exitCode(tt.findings, wanted, verdicts, tt.fallback); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A mode that does a part of what is asked, and what costs all modes.
+func TestPartly(t *testing.T) {
+	f := []Finding{{ID: askPeers, Outcome: Yes}, {ID: "asked.size", Outcome: No, What: "too large", Partly: []string{configs.ModeP2PPacket}}}
+	v := judge(f, []string{configs.ModeP2PPacket, configs.ModeRing, configs.ModeNCCL})
+	if v[0].Runs != Yes || !v[0].Partly || v[0].Why != "too large" || v[1].Partly || v[2].Runs != Unknown {
+		t.Errorf("%+v", v)
+	}
+	if got, want := sentence(v[:2], false), "ring will work here; p2p-packet will work here, but not for all that is asked: too large [asked.size]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	v = judge([]Finding{{ID: "gpu.driver", Outcome: No, What: "no CUDA", Cost: allModes}}, []string{configs.ModeNCCL, configs.ModeP2PPush})
+	if v[0].Runs != No || v[1].Runs != No {
+		t.Errorf("%+v", v)
 	}
 }
 
@@ -164,8 +224,8 @@ func TestAgainst(t *testing.T) {
 	if f := portable([]device.Info{with(func(d *device.Info) { d.Major, d.PosixFD = 7, false })}); len(f) != 2 {
 		t.Errorf("an old device: %+v", f)
 	} else {
-		sound(t, f[0])
-		sound(t, f[1])
+		want(t, find(t, f, "gpu.compute-capability"), Failed, No, "need compute capability 8.0")
+		want(t, find(t, f, "gpu.descriptors"), Failed, No, "attributes 102 and 103")
 	}
 }
 
@@ -198,8 +258,8 @@ func TestCompareDevices(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	want(t, memory(10<<30, 80<<30, 2<<30), OK, Yes, "10 GiB free of 80 GiB", "2.0 GiB")
-	want(t, memory(100<<20, 80<<30, 2<<30), Failed, No, "100 MiB free", "--maxbytes")
+	want(t, memory(10<<30, 80<<30, 2<<30, 1), OK, Yes, "10 GiB free of 80 GiB", "2.0 GiB")
+	want(t, memory(100<<20, 80<<30, 2<<30, 1), Failed, No, "100 MiB free", "--maxbytes")
 }
 
 // A run that cannot use NVLS prints the finding that the doctor has for it: the

@@ -76,11 +76,14 @@ func sound(t *testing.T, f Finding) {
 	if f.ID == "" || f.What == "" {
 		t.Errorf("a finding without id or words: %+v", f)
 	}
-	if f.Severity == Failed && (len(f.Cost) == 0 || f.Do == "" || f.By == "" || f.Outcome != No) {
+	if f.Severity == Failed && (len(f.Cost)+len(f.Partly) == 0 || f.Do == "" || f.By == "" || f.Outcome != No) {
 		t.Errorf("%s failed without cost, remedy, who or outcome no: %+v", f.ID, f)
 	}
 	if f.Outcome == Unknown && (len(f.Cost) > 0 || f.Severity == OK || f.Severity == Failed) {
 		t.Errorf("%s could not be told and reads as an answer: %+v", f.ID, f)
+	}
+	if f.Exit != 0 && len(f.Cost) == 0 {
+		t.Errorf("%s costs nothing and ends a run with %d: %+v", f.ID, f.Exit, f)
 	}
 	if f.Severity == OK && (len(f.Cost) > 0 || f.Do != "") {
 		t.Errorf("%s is ok and yet asks for something: %+v", f.ID, f)
@@ -160,7 +163,7 @@ func TestForbiddenCall(t *testing.T) {
 		}
 		done <- confinement(s)[0]
 	}()
-	want(t, <-done, Info, "", "forbids get_mempolicy", "NCCL_CUMEM_HOST_ENABLE=0")
+	want(t, find(t, []Finding{<-done}, "seccomp"), Info, "", "forbids get_mempolicy", "NCCL_CUMEM_HOST_ENABLE=0")
 }
 
 func TestCompareNamespaces(t *testing.T) {

@@ -29,6 +29,8 @@ type told struct {
 	How   string  // how it ended otherwise: "killed after 45s", "signal: segmentation fault"
 	Late  bool    // it was ended by the watchdog
 	Never bool    // it could not be started
+	Lacks string  // with Never, what there was too little of: "files", "processes", ""
+	Alone bool    // it was ended because another one could not be started
 	Said  string  // the first that it printed on standard error
 }
 
@@ -36,9 +38,21 @@ type told struct {
 // a driver call may not, and is left behind.
 const abandon = 2 * time.Second
 
+// lacks says what kept a process from being started, "" where it is neither.
+func lacks(err error) string {
+	switch {
+	case tooManyFiles(err):
+		return "files"
+	case errors.Is(err, unix.EAGAIN):
+		return "processes"
+	}
+	return ""
+}
+
 // start runs one rank of a probe's group to its end, or to the deadline.
-// argv is the command without its last argument.
-func start(argv, environ []string, r request, id mpiboot.UniqueID, rank, size int, deadline time.Duration) told {
+// argv is the command without its last argument. started is called once, with
+// whether there is a process; the end of ctx ends it.
+func start(ctx context.Context, argv, environ []string, r request, id mpiboot.UniqueID, rank, size int, deadline time.Duration, started func(ok bool)) told {
 	t := told{Rank: rank}
 	cmd := exec.Command(argv[0], append(slices.Clone(argv[1:]), r.argument())...)
 	cmd.Env = append(withoutRank(environ), fmt.Sprintf("%s=%d", mpiboot.EnvRank, rank), fmt.Sprintf("%s=%d", mpiboot.EnvSize, size), fmt.Sprintf("%s=%v", mpiboot.EnvUniqueID, id))
@@ -54,8 +68,9 @@ func start(argv, environ []string, r request, id mpiboot.UniqueID, rank, size in
 	if err == nil {
 		err = cmd.Start()
 	}
+	started(err == nil)
 	if err != nil {
-		t.Never, t.How = true, "it could not be started: "+err.Error()
+		t.Never, t.Lacks, t.How = true, lacks(err), "it could not be started: "+err.Error()
 		return t
 	}
 	lines := make(chan answer, 64)
@@ -88,9 +103,12 @@ func start(argv, environ []string, r request, id mpiboot.UniqueID, rank, size in
 		case <-watchdog.C:
 			t.Late = true
 			ended = true
+		case <-ctx.Done():
+			t.Alone = true
+			ended = true
 		}
 	}
-	if t.Late {
+	if t.Late || t.Alone {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 	}
 	go func() { gone <- cmd.Wait() }()
@@ -111,7 +129,10 @@ func start(argv, environ []string, r request, id mpiboot.UniqueID, rank, size in
 		if err != nil {
 			t.How = err.Error()
 		}
-		if t.Late {
+		switch {
+		case t.Alone:
+			t.How = "it was ended because another one could not be started"
+		case t.Late:
 			t.How = fmt.Sprintf("it was ended after %v (%s)", deadline, t.How)
 		}
 	}
@@ -157,20 +178,40 @@ func (d *doctor) team(ctx context.Context, ask string) ([]told, error) {
 		return nil, err
 	}
 	r := d.request(ask)
-	var mine []told
-	if node.Size() > 1 {
-		mine = []told{start(d.Probe, d.system.Environ, r, id, node.Rank(), node.Size(), d.deadline())}
-	} else {
-		mine = make([]told, d.teamSize)
-		done := make(chan told)
-		for rank := range d.teamSize {
-			go func() { done <- start(d.Probe, d.system.Environ, r, id, rank, d.teamSize, d.deadline()) }()
-		}
-		for range d.teamSize {
-			t := <-done
-			mine[t.Rank] = t
+	own := []int{node.Rank()}
+	size := node.Size()
+	if size == 1 {
+		size = d.teamSize
+		own = own[:0]
+		for rank := range size {
+			own = append(own, rank)
 		}
 	}
+	with, cancel := context.WithCancel(ctx)
+	defer cancel()
+	started, done := make(chan bool, len(own)), make(chan told, len(own))
+	for _, rank := range own {
+		go func() {
+			done <- start(with, d.Probe, d.system.Environ, r, id, rank, size, d.deadline(), func(ok bool) { started <- ok })
+		}()
+	}
+	all := true
+	for range own {
+		all = <-started && all
+	}
+	// The others would wait for one that never comes.
+	everywhere, err := gather(ctx, node, "start the probe "+ask, []bool{all})
+	if err != nil || slices.Contains(everywhere, false) {
+		cancel()
+	}
+	var mine []told
+	for range own {
+		mine = append(mine, <-done)
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(mine, func(a, b told) int { return a.Rank - b.Rank })
 	return gather(ctx, node, "results of the probe "+ask, mine)
 }
 

@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
-	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/bench"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/nvls"
@@ -28,9 +31,11 @@ func (d *doctor) askTeam(ctx context.Context, ask string, chosen []device.Info, 
 	switch {
 	case len(d.Probe) == 0:
 		return skipped("this program cannot start itself")
+	case len(chosen) > collective.MaxRanks:
+		return skipped("there are more ranks than a group can have (asked.ranks)")
 	case chosen == nil:
 		return skipped("the ranks have no GPUs that see each other (gpu.visible)")
-	case len(chosen) == 1:
+	case len(chosen) == 1 && !d.single():
 		return skipped("it takes two GPUs (gpu.single)")
 	case len(against) > 0:
 		return skipped(against[0].What)
@@ -40,6 +45,9 @@ func (d *doctor) askTeam(ctx context.Context, ask string, chosen []device.Info, 
 		return Finding{}, nil, err
 	}
 	if f, never := notStarted(ask, all); never {
+		return f, all, nil
+	}
+	if f, ok := starved(ask, all); ok {
 		return f, all, nil
 	}
 	switch ask {
@@ -59,8 +67,27 @@ func notStarted(ask string, all []told) (Finding, bool) {
 		return Finding{}, false
 	}
 	f := unsure(ask, ask+" could not be probed", errors.New(all[i].How), fmt.Sprintf("probe process of rank %d", all[i].Rank))
-	f.Do, f.By = "raise the limit on processes (ulimit -u), and see that this program's file can be read and run in the container", failure.User
+	f.By = failure.User
+	switch all[i].Lacks {
+	case "files":
+		f.Do = moreFiles
+	case "processes":
+		f.Do = "raise the limit on processes (ulimit -u), and that of the container or the job (pids of its control group)"
+	default:
+		f.Do = "see that this program's file can be read and run in the container"
+	}
 	return f, true
+}
+
+// starved is the finding where a probe process ran out of open files, which says
+// nothing about GPUs.
+func starved(ask string, all []told) (Finding, bool) {
+	for _, t := range all {
+		if t.End != nil && !t.End.OK && strings.Contains(t.End.Text, unix.EMFILE.Error()) {
+			return unsure(ask, ask+" could not be probed", errors.New(t.End.Text), fmt.Sprintf("probe process of rank %d", t.Rank)), true
+		}
+	}
+	return Finding{}, false
 }
 
 // worked says whether every probe process came to its end without an error.
@@ -157,15 +184,27 @@ func judgePeers(all []told, simulated bool) Finding {
 		f.Do, f.By = "look at dmesg on the host for Xid messages, and check IOMMU and ACS", failure.Administrator
 	case spoke != nil:
 		f.Do, f.By = spoke.Do, spoke.By
+		what, _, _ := apart(spoke.Text)
+		f.What += ": " + what
 		if code := codeIn(spoke.Text); code != 0 {
 			f.What = fmt.Sprintf("sharing memory between the GPUs failed with error %d", code)
 			f.Do, f.By = peerRemedy(code)
 		}
 	}
+	f.Exit = exitOf(spoke, silent)
 	if f.Do == "" {
 		f.Do, f.By = "see the evidence; what the other findings say comes first", failure.User
 	}
 	return f
+}
+
+// exitOf is the code with which a run ends where it meets what a probe process told
+// of; 0 where one told nothing, for then it is not known how a run ends.
+func exitOf(spoke *ending, silent *told) failure.Code {
+	if spoke == nil || silent != nil || spoke.Code == failure.Internal || spoke.Code == failure.Unavailable {
+		return 0
+	}
+	return spoke.Code
 }
 
 // peerRemedy is what to do about a driver's code where memory is shared without
@@ -227,6 +266,9 @@ func judgeMulticast(all []told, simulated bool) Finding {
 		f.Do, f.By = reason.Do, reason.By
 		if code := codeIn(spoke.Text); code != 0 {
 			f.What = fmt.Sprintf("multicast is offered, but the driver refuses it with error %d [%s]", code, reason.ID)
+			if code == device.OutOfMemory {
+				f = slots(f, all)
+			}
 		}
 	case silent != nil && silent.Late:
 		f.What = fmt.Sprintf("a multicast call did not end in time, at stage %q of rank %d", silent.Stage, silent.Rank)
@@ -238,10 +280,35 @@ func judgeMulticast(all []told, simulated bool) Finding {
 		f.What = "multicast was set up, but the switch gives wrong data"
 		f.Do, f.By = "look at dmesg on the host for Xid and NVSwitch (SXid) messages; use --mode ring or p2p meanwhile", failure.Administrator
 	case spoke != nil:
+		what, _, _ := apart(spoke.Text)
+		if strings.Contains(what, `"take down"`) {
+			f.What = "NVLS was set up and reduced, but could not be taken down"
+		}
+		f.What += ": " + what
 		f.Do, f.By = spoke.Do, spoke.By
 	}
 	if f.Do == "" {
 		f.Do, f.By = "use --mode ring or p2p meanwhile", failure.User
+	}
+	f.Exit = exitOf(spoke, silent)
+	return f
+}
+
+// slots tells memory that is used up from multicast slots that are: the driver has
+// one code for both.
+func slots(f Finding, all []told) Finding {
+	least := uint64(math.MaxUint64)
+	for _, t := range all {
+		if t.End != nil && t.End.TotalBytes > 0 {
+			least = min(least, t.End.FreeBytes)
+		}
+	}
+	if least == math.MaxUint64 {
+		return f
+	}
+	f.Evidence = append(f.Evidence, Evidence{humanBytes(least) + " of device memory were free before", "cuMemGetInfo"})
+	if least < 8*probeBytes {
+		f.Do = "end other programs on these GPUs, whose memory is used up; if that does not help: " + f.Do
 	}
 	return f
 }
@@ -251,9 +318,15 @@ func judgeNCCL(mode string, all []told) Finding {
 		return Finding{ID: mode, Severity: OK, Outcome: Yes, What: mode + " works", Evidence: steps(all)}
 	}
 	f := costs(mode, mode+" cannot be set up", []string{mode}, "leave "+mode+" out of --mode, or see the evidence", failure.User, traces(all)...)
-	if spoke, _ := ended(all); spoke != nil && spoke.Do != "" {
-		f.Do, f.By = spoke.Do, spoke.By
+	spoke, silent := ended(all)
+	if spoke != nil {
+		what, _, _ := apart(spoke.Text)
+		f.What += ": " + what
+		if spoke.Do != "" {
+			f.Do, f.By = spoke.Do, spoke.By
+		}
 	}
+	f.Exit = exitOf(spoke, silent)
 	return f
 }
 
@@ -278,35 +351,26 @@ func (d *doctor) fabric(infos []device.Info, all []told) Finding {
 	return f
 }
 
-// deviceMemory compares the free memory of the fullest device to what a run asks.
-func (d *doctor) deviceMemory(all []told) []Finding {
-	var least *ending
-	for _, t := range all {
-		if t.End != nil && t.End.TotalBytes > 0 && (least == nil || t.End.FreeBytes < least.FreeBytes) {
-			least = t.End
+// deviceMemory compares the free memory of the fullest device to what a run asks of
+// it. chosen are the devices of the ranks, which may share one.
+func (d *doctor) deviceMemory(all []told, chosen []device.Info) []Finding {
+	var least *told
+	for i, t := range all {
+		if t.End != nil && t.End.TotalBytes > 0 && (least == nil || t.End.FreeBytes < least.End.FreeBytes) {
+			least = &all[i]
 		}
 	}
 	if least == nil {
 		return nil
 	}
-	return []Finding{memory(least.FreeBytes, least.TotalBytes, d.wanted())}
-}
-
-// wanted is what a run with this configuration allocates on each device, before
-// granularities.
-func (d *doctor) wanted() uint64 {
-	c := d.Config
-	most := uint64(0)
-	for _, t := range c.DTypes() {
-		for _, s := range c.Sizes(t.Size()) {
-			most = max(most, s)
+	ranks := uint64(0)
+	for _, c := range chosen {
+		if c.UUID == chosen[least.Rank].UUID {
+			ranks++
 		}
 	}
-	n := 2*most + collective.WorkspaceBytes(0)
-	for _, mode := range c.Modes() {
-		if mode == configs.ModeCopyIn || mode == configs.ModeP2PCopyIn {
-			n += uint64(c.NVLS.Staging)
-		}
-	}
-	return n
+	m := bench.PlannedMemory(d.Config)
+	// The probe processes had opened their groups when they read it.
+	free := least.End.FreeBytes + ranks*collective.WorkspaceBytes(0)
+	return []Finding{memory(free, least.End.TotalBytes, ranks*(m.Buffers+m.Control+m.Staging+m.NCCLBuffers), ranks)}
 }
