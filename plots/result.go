@@ -13,6 +13,10 @@ type (
 	Device = result.Device
 	// Status says how far a run came; a chart shows what was cut short.
 	Status = result.Status
+	// State is how far a run came: Complete, and words for less.
+	State = result.State
+	// Placement says whether send and receive buffer of a row were one.
+	Placement = result.Placement
 )
 
 // Values of Status.State and Row.Placement.

@@ -44,10 +44,11 @@ type environment struct {
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	var c cli
 	helped := false
+	stdoutErr := &firstError{w: stdout}
 	parser, err := kong.New(&c,
 		kong.Name(program),
 		kong.Description("All-reduce between the GPUs of a node, with and without NVLink multicast, measured side by side."),
-		kong.Writers(stdout, stderr),
+		kong.Writers(stdoutErr, stderr),
 		kong.Exit(func(int) { helped = true }),
 		kong.Help(printHelp),
 		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100}),
@@ -64,8 +65,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	parsed, err := parser.Parse(args)
 	switch {
-	case helped:
+	case helped && stdoutErr.err == nil:
 		return int(failure.OK)
+	case stdoutErr.err != nil:
+		return report(stderr, unwritable(stdoutErr.err))
 	case err != nil:
 		return report(stderr, usage(err, parser.Model, args))
 	}
@@ -80,6 +83,33 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return report(stderr, err)
 	}
 	return int(code)
+}
+
+// tell prints what a command did. That it cannot is an error, though the command's
+// files are written.
+func (e *environment) tell(format string, args ...any) error {
+	if _, err := fmt.Fprintf(e.stdout, format, args...); err != nil {
+		return unwritable(err)
+	}
+	return nil
+}
+
+func unwritable(err error) error {
+	return failure.Wrap(failure.Internal, err, "cannot write to standard output")
+}
+
+// firstError keeps the first error of a writer.
+type firstError struct {
+	w   io.Writer
+	err error
+}
+
+func (f *firstError) Write(b []byte) (int, error) {
+	n, err := f.w.Write(b)
+	if f.err == nil {
+		f.err = err
+	}
+	return n, err
 }
 
 // report prints every failure of err on its own line and gives the exit code.

@@ -72,14 +72,14 @@ func (c *importCommand) Run(e *environment) error {
 		return err
 	}
 	run := imported.Run
-	fmt.Fprintf(e.stdout, "%s: %d rows and %d predictions of %s, %d ranks\n", c.Output, imported.NumRows, len(run.Predictions), run.Tool, run.WorldSize)
+	said := fmt.Sprintf("%s: %d rows and %d predictions of %s, %d ranks\n", c.Output, imported.NumRows, len(run.Predictions), run.Tool, run.WorldSize)
 	for _, n := range run.Notes {
-		fmt.Fprintf(e.stdout, "  %s\n", n)
+		said += fmt.Sprintf("  %s\n", n)
 	}
 	if run.Status.State != result.Complete {
-		fmt.Fprintf(e.stdout, "  not complete: %s\n", run.Status.Reason)
+		said += fmt.Sprintf("  not complete: %s\n", run.Status.Reason)
 	}
-	return nil
+	return e.tell("%s", said)
 }
 
 // writeUnlessEnded writes the result. A signal that ends the program ends it after

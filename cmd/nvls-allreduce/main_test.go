@@ -28,7 +28,8 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits,
+			"exits":   exits,
+			"to-full": toFull,
 		},
 	})
 }
@@ -46,6 +47,21 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if code != args[0] {
 		ts.Fatalf("exit code %s (%v), want %s", code, err, args[0])
+	}
+}
+
+// toFull runs a command line with standard output on a full device: its exit code is
+// the first argument, and standard error says what could not be written.
+func toFull(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: to-full CODE [args]")
+	}
+	script := "\"$@\" >/dev/full; code=$?; test $code = " + args[0] + " || { echo exit code $code >&2; exit 1; }"
+	if err := ts.Exec("sh", append([]string{"-c", script, "sh", program}, args[1:]...)...); err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if said := ts.ReadFile("stderr"); !strings.Contains(said, "cannot write") || !strings.Contains(said, "no space left on device") {
+		ts.Fatalf("nothing of it on standard error: %s", said)
 	}
 }
 

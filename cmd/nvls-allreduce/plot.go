@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
@@ -57,6 +56,5 @@ func (c *plotCommand) Run(e *environment) error {
 	if err := plots.WriteFile(c.Output, runs, o); err != nil {
 		return err
 	}
-	fmt.Fprintf(e.stdout, "wrote %s (%s)\n", c.Output, format)
-	return nil
+	return e.tell("wrote %s (%s)\n", c.Output, format)
 }

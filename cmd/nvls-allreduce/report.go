@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 
 	reports "github.com/nvls-allreduce/nvls-allreduce/internal/report"
@@ -25,8 +24,5 @@ func (c *reportCommand) Run(e *environment) error {
 	if err := reports.Write(c.Output, runs, o); err != nil {
 		return err
 	}
-	for _, f := range []string{reports.HTML, reports.Markdown} {
-		fmt.Fprintf(e.stdout, "wrote %s\n", filepath.Join(c.Output, f))
-	}
-	return nil
+	return e.tell("wrote %s\nwrote %s\n", filepath.Join(c.Output, reports.HTML), filepath.Join(c.Output, reports.Markdown))
 }

@@ -305,7 +305,9 @@ func (r *record) conclude(err error) {
 		r.print(func() { r.printer.Footer() })
 	}
 	if err != nil && r.first() {
-		fmt.Fprintf(r.b.process.Stderr, "nvls-allreduce: %v\n", err)
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintf(r.b.process.Stderr, "nvls-allreduce: %s\n", strings.TrimRight(line, "\n"))
+		}
 		return
 	}
 	o := r.b.cfg.Output

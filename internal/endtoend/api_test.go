@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -122,5 +123,144 @@ func TestPublicNames(t *testing.T) {
 	}
 	if count < 100 {
 		t.Errorf("only %d exported names were found", count)
+	}
+}
+
+// outside is a program of another module: its ranks add up on the software device,
+// and rank 0 draws a result.
+const outside = `package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/fallback"
+	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
+	"github.com/nvls-allreduce/nvls-allreduce/nvls"
+	"github.com/nvls-allreduce/nvls-allreduce/plots"
+)
+
+func main() {
+	ctx := context.Background()
+	if os.Getenv(mpiboot.EnvRank) == "" {
+		exit, err := mpiboot.Launch(ctx, 2, os.Args, nil, os.Stdout, os.Stderr)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(exit)
+	}
+	world, err := mpiboot.Join(ctx, mpiboot.Options{})
+	if err != nil {
+		world.Abort(mpiboot.ExitCodeOf(err), err)
+	}
+	if err := rank(ctx, world); err != nil {
+		var e *mpiboot.Error
+		if errors.As(err, &e) && e.By == mpiboot.Administrator {
+			fmt.Println("call them")
+		}
+		world.Abort(mpiboot.ExitCodeOf(err), err)
+	}
+	var code mpiboot.ExitCode = mpiboot.ExitOK
+	os.Exit(int(world.Finish(code)))
+}
+
+func rank(ctx context.Context, world *mpiboot.World) error {
+	group, err := collective.Open(ctx, world, collective.Options{Device: "sim", Sim: collective.SimOptions{Devices: 2}})
+	if err != nil {
+		return err
+	}
+	memory, err := group.Alloc(ctx, "data", 1<<20)
+	if err != nil {
+		return err
+	}
+	zero := nvls.NewZeroCopy(group, collective.Tuning{})
+	if err := zero.Register(ctx, memory); err != nil {
+		return err
+	}
+	var device collective.Device = group.Device()
+	var stream collective.Stream = group.Stream()
+	for _, reducer := range []collective.AllReducer{zero, fallback.NewRing(group, collective.Tuning{})} {
+		at := memory.At(0)
+		var address collective.Ptr = at.Local()
+		call, err := reducer.Prepare(collective.Call{Send: at, Recv: at, Count: 1, DType: collective.Int32, Op: collective.Sum})
+		if err != nil {
+			return err
+		}
+		data := binary.LittleEndian.AppendUint32(nil, uint32(world.Rank()+20))
+		if err := device.CopyToDevice(address, data); err != nil {
+			return err
+		}
+		if err := call.Enqueue(stream); err != nil {
+			return err
+		}
+		if err := group.Wait(ctx); err != nil {
+			return err
+		}
+		if err := device.CopyToHost(data, address); err != nil {
+			return err
+		}
+		fmt.Println(reducer.Mode(), binary.LittleEndian.Uint32(data))
+		if err := call.Close(); err != nil {
+			return err
+		}
+		if err := reducer.Close(ctx); err != nil {
+			return err
+		}
+	}
+	if world.Rank() == 0 {
+		var run *plots.Run
+		if run, err = plots.Read(os.Args[1]); err != nil {
+			return err
+		}
+		if err := plots.WriteFile("chart.svg", []*plots.Run{run}, plots.Options{}); err != nil {
+			return err
+		}
+		fmt.Println("a chart of", len(run.Rows), "rows")
+	}
+	return errors.Join(memory.Close(ctx), group.Close(ctx))
+}
+`
+
+// TestOutsideModule compiles and runs that program where no internal package may be
+// imported.
+func TestOutsideModule(t *testing.T) {
+	repo, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	// The same versions of everything, so that nothing is looked for.
+	mod := strings.Replace(readFile(t, filepath.Join(repo, "go.mod")), "module "+module, "module example.com/outside", 1)
+	for name, text := range map[string]string{
+		"go.mod":  mod + "\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + repo + "\n",
+		"go.sum":  readFile(t, filepath.Join(repo, "go.sum")),
+		"main.go": outside,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exe := filepath.Join(binDir, "outside")
+	cmd := exec.Command("go", "build", "-o", exe, ".")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off", "CGO_CFLAGS="+os.Getenv("CGO_CFLAGS")+" -Wno-deprecated-declarations")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd = exec.Command(exe, filepath.Join(repo, "docs/examples/thread/1-nccl-nvls.json"))
+	cmd.Dir = dir
+	cmd.Env = environ(nil)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"nvls-zero-copy 41", "ring 41", "a chart of "} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
 	}
 }
