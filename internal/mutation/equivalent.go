@@ -24,11 +24,6 @@ type excuse struct {
 
 // excuses are tried in order; the first that fits is given.
 var excuses = []excuse{
-	{"Second of two releases in a row",
-		"The thread has released all that is to be published just before, by another counter. In PTX a store that releases orders what stands before it by its own location only, so this is not equivalent; but the model's release, and that of every GPU so far, is a fence and a store, and the store behind it cannot overtake.",
-		func(m *Mutant) bool {
-			return isRelease(m) && strings.Contains(m.lines[m.Line-2], "st.release.sys")
-		}},
 	{"Waits at the end",
 		"Behind this wait the kernel touches no memory that others write, and what follows on the stream begins behind the kernel's end. That the peers have arrived has to be known, and a mutant that does not wait is found out; that what they stored is visible to this thread need not. Equivalent.",
 		func(m *Mutant) bool {
@@ -56,6 +51,11 @@ var excuses = []excuse{
 	{"Ring: wait for a slot before the first message of a round",
 		"A rank that begins a round has received every chunk of the round before, finished. Each of these has gone through the slots of the next rank, so that rank has read all that was sent to it. The wait is never needed, nor is what it orders: the data themselves have come around. Equivalent.",
 		func(m *Mutant) bool { return m.Family == kernels.Ring && m.beforeFirstMessage() }},
+	{"Ring: credit for the last slot of a round",
+		"Whoever waits for it is a round further and has all chunks of this one, among them that which this rank finished behind its read of the slot: that the slot has been read comes with it. That the credit comes has to be known, and a mutant that announces too little or too much is found out. Equivalent.",
+		func(m *Mutant) bool {
+			return m.Family == kernels.Ring && isRelease(m) && strings.Contains(m.lines[m.Line-2], "st.release.sys") && !m.waitsNextFor(stageRingSlot)
+		}},
 	{"Line that no round reaches",
 		"Dead code for the sizes of the workload, the report of a wait that fails, or a second look at a counter that had come far enough at the first in every round. Nothing is claimed of these.",
 		func(m *Mutant) bool { return m.unreached }},
@@ -172,6 +172,23 @@ func (m *Mutant) beforeFirstMessage() bool {
 		}
 	}
 	return address != "" && slot
+}
+
+// waitsNextFor tells whether the first wait behind the line, on some path, is of a
+// stage, alone or among others.
+func (m *Mutant) waitsNextFor(stage kernels.Stage) bool {
+	waits := 0
+	for i := range m.behind(m.Line-1, func(l string) bool { return isBarrier(l) || reports.MatchString(l) }) {
+		if reports.MatchString(m.lines[i]) {
+			wait := *m
+			wait.Line = i + 1
+			if wait.Stage() == stage {
+				return true
+			}
+			waits++
+		}
+	}
+	return waits == 0
 }
 
 // afterWait tells whether the line is the barrier behind which a block asks whether

@@ -47,7 +47,7 @@ func TestShippedKernels(t *testing.T) {
 		}
 	}()
 	deadline := time.Now().Add(*exploreFor)
-	seed := uint64(0)
+	seed, tried := uint64(0), map[kernels.Family]int{}
 	for ; time.Now().Before(deadline); seed++ {
 		// 59 is a prime that does not divide their number: all come around.
 		r := all[seed*59%uint64(len(all))]
@@ -63,8 +63,12 @@ func TestShippedKernels(t *testing.T) {
 		if err := team.Round(r.family, d, seed); err != nil {
 			t.Fatalf("%s of %s among %d ranks, seed %d: %v", r.family, d, r.ranks, seed, err)
 		}
+		tried[r.family]++
 	}
 	t.Logf("%d seeds of %d combinations, 5 calls each", seed, len(all))
+	for _, f := range Families {
+		t.Logf("%s: %d", f, tried[f])
+	}
 	if seed < 8 {
 		t.Errorf("only %d seeds in %v", seed, *exploreFor)
 	}
