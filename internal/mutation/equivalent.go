@@ -56,6 +56,29 @@ var excuses = []excuse{
 		func(m *Mutant) bool {
 			return m.Family == kernels.Ring && isRelease(m) && strings.Contains(m.lines[m.Line-2], "st.release.sys") && !m.waitsNextFor(stageRingSlot)
 		}},
+	{"Bulk push: wait for a slot",
+		"A block has at least three slots. Before it pushes round k+1 it has acquired the peers' announcement of their input of round k-1, which a peer makes behind its reduction of round k-2, its last reading of a slot that round k+1 can use. What this wait waits for is later than that. It is never needed, nor is what it orders. Equivalent.",
+		func(m *Mutant) bool {
+			return m.Family == kernels.PushBulk && (isAcquire(m) || isBar(m) || m.Kind == "wait that does not wait") && m.stageAround() == stageDone && m.passes(m.Line-1, globalProxyFence, dataAccess.MatchString)
+		}},
+	{"Bulk push: fence of proxies before the first wait",
+		"It orders bulk copies behind what the block has acquired, and no path leads here from a wait. What was before the kernel its start has ordered, for every proxy. Equivalent.",
+		func(m *Mutant) bool {
+			if m.Kind != proxyFence || !globalProxyFence.MatchString(m.Old) {
+				return false
+			}
+			for i, l := range m.lines {
+				if strings.Contains(l, "ld.acquire") && m.behind(i, nil)[m.Line-1] {
+					return false
+				}
+			}
+			return true
+		}},
+	{"Bulk push: fence of proxies before inputs are sent",
+		"It orders the copies behind the peers' reading of the slots that they go to. That is known, as above, from the announcement of the peers' input of the round before last, and between its acquire and these copies stand the fence with which the block began to send results of that round, and barriers of the block. One fence on the path is enough (PTX ISA, proxy-preserved base causality order). Equivalent.",
+		func(m *Mutant) bool {
+			return m.Kind == proxyFence && globalProxyFence.MatchString(m.Old) && !m.passes(m.Line-1, storePack, isBarrier)
+		}},
 	{"Line that no round reaches",
 		"Dead code for the sizes of the workload, the report of a wait that fails, or a second look at a counter that had come far enough at the first in every round. Nothing is claimed of these.",
 		func(m *Mutant) bool { return m.unreached }},
@@ -68,6 +91,8 @@ func isRelease(m *Mutant) bool {
 func isAcquire(m *Mutant) bool {
 	return m.Kind == "acquire to relaxed" || m.Kind == "acquire at GPU scope"
 }
+
+const proxyFence = "fence between the proxies removed"
 
 func isBar(m *Mutant) bool  { return m.Kind == "block barrier removed" }
 func isLoop(m *Mutant) bool { return m.Kind == "loop ends after one round" }
@@ -105,6 +130,21 @@ func (m *Mutant) Stage() kernels.Stage {
 	return 0
 }
 
+// stageAround is that of the wait in which the line stands, or which ends at it.
+func (m *Mutant) stageAround() kernels.Stage {
+	if !isBar(m) {
+		return m.Stage()
+	}
+	for i := m.Line - 2; i >= 0 && !isBarrier(m.lines[i]); i-- {
+		if reports.MatchString(m.lines[i]) {
+			wait := *m
+			wait.Line = i + 1
+			return wait.Stage()
+		}
+	}
+	return 0
+}
+
 // beside tells whether a neighbour of the line is a barrier too.
 func (m *Mutant) beside(by int) bool {
 	i := m.Line - 1 + by
@@ -137,6 +177,10 @@ func (m *Mutant) readsBehind() bool {
 	}
 	return false
 }
+
+var storePack = regexp.MustCompile(`st\.global\.v4`)
+
+var globalProxyFence = regexp.MustCompile(`fence\.proxy\.async\.global`)
 
 var dataLoad = regexp.MustCompile(`ld\.global\.v4|ld\.volatile\.[ubf]\d`)
 

@@ -62,7 +62,7 @@ func (m *Mutant) passes(at int, fits *regexp.Regexp, stop func(l string) bool) b
 }
 
 // dataAccess is a load or store of a message, a packet, a slot or a staging buffer.
-var dataAccess = regexp.MustCompile(`(?:ld|st)\.global\.v4|(?:ld|st)\.volatile\.(?:global\.)?[ubf]\d|(?:ld|st)\.relaxed|multimem\.`)
+var dataAccess = regexp.MustCompile(`(?:ld|st)\.global\.v4|(?:ld|st)\.volatile\.(?:global\.)?[ubf]\d|(?:ld|st)\.relaxed|multimem\.|cp\.async\.bulk\.global`)
 
 // anyAccess is one of those, or of a counter by which ranks synchronise.
 var anyAccess = regexp.MustCompile(dataAccess.String() + `|st\.release|ld\.acquire`)

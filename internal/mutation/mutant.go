@@ -52,6 +52,9 @@ func swap(old, by string) func(*kernel, int, []string) string {
 	return func(_ *kernel, _ int, m []string) string { return strings.Replace(m[0], old, by, 1) }
 }
 
+// removed makes a comment of the line.
+func removed(_ *kernel, _ int, m []string) string { return "\t// " + strings.TrimSpace(m[0]) }
+
 const (
 	number = `(-?\d+)`
 	reg32  = `(%r\d+)`
@@ -64,7 +67,8 @@ var rules = []rule{
 	{"release at GPU scope", line(`st\.release\.sys\..*`), swap(".sys", ".gpu")},
 	{"acquire to relaxed", line(`ld\.acquire\.sys\..*`), swap(".acquire", ".relaxed")},
 	{"acquire at GPU scope", line(`ld\.acquire\.sys\..*`), swap(".sys", ".gpu")},
-	{"block barrier removed", line(`bar\.sync\s+0;`), func(*kernel, int, []string) string { return "\t// bar.sync 0;" }},
+	{"fence removed", line(`(?:fence\.(?:sc|acq_rel)|membar)\..*;`), removed}, // no kernel has one yet
+	{"block barrier removed", line(`bar\.sync\s+0;`), removed},
 	{"wait that does not wait", line(`setp\.gt\.s32\s+(%p\d+), ` + reg32 + `, -1;`), swap(", -1;", ", -2147483648;")},
 	{"packet not awaited", line(`setp\.eq\.s32\s+(%p\d+), ` + reg32 + `, ` + reg32 + `;`), packetWait},
 	{"one arrival too many announced", line(`(st\.release\.sys\.global\.b32 \[%rd\d+\]), ` + reg32 + `;`), announce(1)},
@@ -81,11 +85,15 @@ var rules = []rule{
 	{"packet stored flag first", line(`st\.relaxed\.sys\.global\.v2\.b64\s+\[` + reg64 + `\], \{(%rd\d+),(%rd\d+)\};`), flagFirst},
 	{"packet loaded flag last", line(`ld\.relaxed\.sys\.global\.v2\.b64\s+\{(%rd\d+),(%rd\d+)\}, \[` + reg64 + `\];`), flagLast},
 	{"bulk copies waited for until read only", line(`cp\.async\.bulk\.wait_group\s+0;`), swap("wait_group", "wait_group.read")},
+	{"bulk copies not waited for", line(`cp\.async\.bulk\.wait_group\s+0;`), removed},
+	{"bulk copies of no group", line(`cp\.async\.bulk\.commit_group;`), removed},
 	{"stage not waited for", line(`cp\.async\.bulk\.wait_group\.read\s+\d+;`), removed},
+	{"stage waited for one copy too early", line(`cp\.async\.bulk\.wait_group\.read\s+2;`), swap("2;", "3;")},
 	{"fence between the proxies removed", line(`fence\.proxy\.async\S*;`), removed},
 	{"bulk copy to a wrong place", line(`(cp\.async\.bulk\.global\S+ \[%rd\d+)\](.*)`), bulkShifted},
 	{"bulk copy from a wrong place", line(`(cp\.async\.bulk\.global\S+ \[%rd\d+\], \[%r\d+)\](.*)`), bulkShifted},
-	{"count not kept for the next launch", line(`st\.global\.u32\s+\[%rd\d+\+(?:256|1280|2304|3328)\], %r\d+;`), func(_ *kernel, _ int, m []string) string { return "\t// " + strings.TrimSpace(m[0]) }},
+	{"stage filled at a wrong offset", line(`(st\.shared\.v4\.b32)\s+\[` + reg32 + `\](.*)`), shiftedPacket},
+	{"count not kept for the next launch", line(`st\.global\.u32\s+\[%rd\d+\+(?:256|1280|2304|3328)\], %r\d+;`), removed},
 }
 
 func line(pattern string) *regexp.Regexp { return regexp.MustCompile(`^\s*` + pattern + `$`) }
@@ -150,8 +158,6 @@ func onceOnly(k *kernel, at int, m []string) string {
 	}
 	return ""
 }
-
-func removed(_ *kernel, _ int, m []string) string { return "\t// " + strings.TrimSpace(m[0]) }
 
 func bulkShifted(_ *kernel, _ int, m []string) string { return "\t" + m[1] + "+16]" + m[2] }
 

@@ -79,6 +79,9 @@ func calls(f kernels.Family, d collective.DType, ranks int, seed uint64) []*call
 	all := shapes(uint64(ranks))
 	var out []*call
 	for i, k := range []int{0, 1, 2, 0, 3} {
+		if f == kernels.OneShot && i == 3 && seed%2 == 1 {
+			k = 2 // in place and no packs, as no plan has it: elements of several warps wait for each other
+		}
 		c := &call{shape: all[k], ranks: ranks, family: f, dtype: d, seed: seed*8 + uint64(i)}
 		c.send, c.recv = sendOffset+1024, sendOffset+1024
 		if i%2 == 0 { // out of place
@@ -118,6 +121,9 @@ func (c *call) launch(m *member) (collective.Prepared, error) {
 	full := collective.Call{Send: send, Recv: recv, Count: c.count, DType: c.dtype, Op: c.op}
 	n, rank := c.ranks, m.Rank.Rank()
 	span := collective.NewSpan(send.Local(), recv.Local(), c.count, c.dtype)
+	if c.outside {
+		span.Head, span.Packs = 0, 0
+	}
 	a := kernels.Args{Head: span.Head, Packs: span.Packs, Chunk: c.chunk}
 	w := m.Workspace()
 	for i := range n {
