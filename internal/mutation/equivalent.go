@@ -79,9 +79,14 @@ var excuses = []excuse{
 		func(m *Mutant) bool {
 			return m.Kind == proxyFence && globalProxyFence.MatchString(m.Old) && !m.passes(m.Line-1, storePack, isBarrier)
 		}},
-	{"Line that no round reaches",
-		"Dead code for the sizes of the workload, the report of a wait that fails, or a second look at a counter that had come far enough at the first in every round. Nothing is claimed of these.",
-		func(m *Mutant) bool { return m.unreached }},
+	{"Barrier behind a wait, with another one behind it",
+		"Before the next barrier the block touches nothing that others see; only thread 0 may wait once more, and what it has acquired the next barrier passes on to all. As long as no wait fails, equivalent.",
+		func(m *Mutant) bool {
+			return isBar(m) && m.afterWait() && !m.passes(m.Line-1, otherAccess, isBarrier)
+		}},
+	{"Rest of a loop that is not unrolled",
+		"The loop before it has gone on for as long as this one would: dead code.",
+		func(m *Mutant) bool { return m.unreached && m.afterSameLoop() }},
 }
 
 func isRelease(m *Mutant) bool {
@@ -233,6 +238,20 @@ func (m *Mutant) waitsNextFor(stage kernels.Stage) bool {
 		}
 	}
 	return waits == 0
+}
+
+// afterSameLoop tells whether the line stands in a loop right behind one that
+// ends when the same condition does.
+func (m *Mutant) afterSameLoop() bool {
+	i := m.Line - 1
+	for i > 0 && !(label.MatchString(m.lines[i]) && strings.Contains(m.lines[i+1], ".pragma \"nounroll\"")) {
+		i--
+	}
+	if i < 5 || !label.MatchString(m.lines[i-3]) || !jump.MatchString(m.lines[i-4]) {
+		return false
+	}
+	end, before := beyond.FindStringSubmatch(m.lines[i-2]), within.FindStringSubmatch(m.lines[i-5])
+	return end != nil && before != nil && end[1] == before[1] && end[2] == before[2]
 }
 
 // afterWait tells whether the line is the barrier behind which a block asks whether

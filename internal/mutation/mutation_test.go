@@ -1,6 +1,8 @@
 package mutation
 
 import (
+	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -15,6 +17,8 @@ import (
 
 var (
 	report  = flag.String("mutation.report", "", "try all mutants and write what came of them to this file")
+	save    = flag.String("mutation.save", "", "try all mutants and write their outcomes to this file")
+	outcome = flag.String("mutation.outcomes", "", "try none, but report what these files keep, comma-separated")
 	onlyOf  = flag.String("mutation.kernels", "", "of kernels whose FAMILY/ELEMENT begins so, comma-separated, only")
 	seeds   = flag.Uint64("mutation.seeds", 4, "rounds that a mutant has to survive")
 	workers = flag.Int("mutation.workers", 2, "mutants at one time")
@@ -39,14 +43,49 @@ func TestMain(m *testing.M) {
 // Every mutant is found out, or there is a reason why it need not be.
 func TestMutants(t *testing.T) {
 	list := mutants(t)
-	deadline := time.Now().Add(24 * time.Hour)
-	if *report == "" {
+	var all []Outcome
+	switch {
+	case *outcome != "":
+		var err error
+		if all, err = Load(strings.Split(*outcome, ","), list); err != nil {
+			t.Fatal(err)
+		}
+	case *report != "" || *save != "":
+		all = try(t, list, time.Now().Add(24*time.Hour))
+	default:
 		var some []*Mutant
 		for i := 0; i < len(list); i += sample {
 			some = append(some, list[i])
 		}
-		list, deadline = some, time.Now().Add(sampleTime)
+		all = try(t, some, time.Now().Add(sampleTime))
 	}
+	killed := 0
+	for _, o := range all {
+		if o.Killed() {
+			killed++
+		} else if o.Why() == "" {
+			t.Errorf("%v\nwas not found out in %d rounds", o.Mutant, o.Tried)
+		}
+	}
+	t.Logf("%d of %d mutants were found out", killed, len(all))
+	if killed < len(all)/2 {
+		t.Error("most mutants were not found out")
+	}
+	if *save != "" {
+		if err := Save(*save, all); err != nil {
+			t.Error(err)
+		}
+	}
+	if *report != "" {
+		var b bytes.Buffer
+		if err := errors.Join(Report(&b, all, *seeds, *onlyOf), os.WriteFile(*report, b.Bytes(), 0o666)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// try runs mutants until the deadline.
+func try(t *testing.T, list []*Mutant, deadline time.Time) []Outcome {
 	outcomes := make([]Outcome, len(list))
 	var all sync.WaitGroup
 	for w := range *workers {
@@ -61,40 +100,14 @@ func TestMutants(t *testing.T) {
 					return
 				}
 				outcomes[i] = o
-				if *report != "" {
+				if *report != "" || *save != "" {
 					fmt.Fprintf(os.Stderr, "%v: %s\n", o.Mutant, fate(o))
-				}
-				if !o.Killed() && o.Why() == "" {
-					t.Errorf("%v\nwas not found out in %d rounds", o.Mutant, o.Tried)
 				}
 			}
 		})
 	}
 	all.Wait()
-	outcomes = slices.DeleteFunc(outcomes, func(o Outcome) bool { return o.Mutant == nil })
-	killed := 0
-	for _, o := range outcomes {
-		if o.Killed() {
-			killed++
-		}
-	}
-	t.Logf("%d of %d mutants were found out", killed, len(outcomes))
-	if *report == "" {
-		if killed < len(outcomes)/2 {
-			t.Error("most mutants were not found out")
-		}
-		return
-	}
-	f, err := os.Create(*report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Report(f, outcomes, *seeds, *onlyOf); err != nil {
-		t.Error(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
+	return slices.DeleteFunc(outcomes, func(o Outcome) bool { return o.Mutant == nil })
 }
 
 // mutants lists those of all kernels that are asked for.
