@@ -24,11 +24,12 @@ var (
 	workers = flag.Int("mutation.workers", 2, "mutants at one time")
 )
 
-// sample is how many mutants lie between two that a test without flags tries,
-// and sampleTime is how long it tries some.
+// sample is how many mutants lie between two that a test without flags tries, in
+// fewer rounds, and sampleTime is how long it tries some.
 const (
-	sample     = 31
-	sampleTime = 20 * time.Second
+	sample       = 31
+	sampleRounds = 2
+	sampleTime   = 20 * time.Second
 )
 
 // Ranks take turns, one at a time: with no more threads of the operating system
@@ -51,13 +52,13 @@ func TestMutants(t *testing.T) {
 			t.Fatal(err)
 		}
 	case *report != "" || *save != "":
-		all = try(t, list, time.Now().Add(24*time.Hour))
+		all = try(t, list, *seeds, time.Now().Add(24*time.Hour))
 	default:
 		var some []*Mutant
 		for i := 0; i < len(list); i += sample {
 			some = append(some, list[i])
 		}
-		all = try(t, some, time.Now().Add(sampleTime))
+		all = try(t, some, sampleRounds, time.Now().Add(sampleTime))
 	}
 	killed := 0
 	for _, o := range all {
@@ -84,13 +85,13 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// try runs mutants until the deadline.
-func try(t *testing.T, list []*Mutant, deadline time.Time) []Outcome {
+// try runs mutants until the deadline, those that survive for so many rounds.
+func try(t *testing.T, list []*Mutant, rounds uint64, deadline time.Time) []Outcome {
 	outcomes := make([]Outcome, len(list))
 	var all sync.WaitGroup
 	for w := range *workers {
 		all.Go(func() {
-			r := NewRunner(t, *seeds)
+			r := NewRunner(t, rounds)
 			defer r.Close()
 			// Neighbours go to one worker: they are of one kernel.
 			for i := w * len(list) / *workers; i < (w+1)*len(list) / *workers && time.Now().Before(deadline); i++ {
