@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/leftovers"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot/mpi"
 )
 
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == rankProgram {
 		runRank(os.Args[2], os.Args[3:])
 	}
+	leftovers.Isolate()
 	os.Exit(m.Run())
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/containertest"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/leftovers"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
 )
@@ -28,32 +29,12 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
-	code, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func buildAndRun(m *testing.M) (int, error) {
-	dir, err := os.MkdirTemp("", "slurmscripts")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "nvls-allreduce")
-	cmd := exec.Command("go", "build", "-o", program, "../cmd/nvls-allreduce")
-	cmd.Env = append(os.Environ(), "CGO_CFLAGS="+os.Getenv("CGO_CFLAGS")+" -Wno-deprecated-declarations")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("go build: %v\n%s", err, out)
-	}
 	// Parallel tests wait for Slurm, not for a processor.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
-		return 0, err
+		panic(err)
 	}
-	return m.Run(), nil
+	programtest.Main(m, &program, nil)
 }
 
 // limit is the longest time for a job, with all that it waits for.
@@ -94,8 +75,7 @@ func (u user) sbatch(t *testing.T, script string, env, options []string, args ..
 	options = append([]string{"--chdir=" + u.dir, "--output=" + filepath.Join(u.dir, "%j.out"), "--parsable"}, options...)
 	cmd := u.c.Command(ctx, "sbatch", append(append(options, path), args...)...)
 	cmd.Dir = u.dir
-	cmd.Env = append(cmd.Env, "BINARY="+u.program)
-	cmd.Env = append(cmd.Env, env...)
+	cmd.Env = programtest.Environ(cmd.Env, append([]string{"BINARY=" + u.program}, env...)...)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
 )
 
@@ -26,7 +27,7 @@ func ChRun(t testing.TB, image, program string, options ...string) []string {
 
 // Environ is the environment for ch-run, which wants to know the user's name.
 func Environ() []string {
-	env := os.Environ()
+	env := programtest.Environ(nil)
 	if me, err := user.Current(); err == nil && os.Getenv("USER") == "" {
 		env = append(env, "USER="+me.Username)
 	}

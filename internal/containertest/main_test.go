@@ -13,35 +13,14 @@ import (
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/leftovers"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
 // program is the binary under test, as users build it.
 var program string
 
-func TestMain(m *testing.M) {
-	code, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func buildAndRun(m *testing.M) (int, error) {
-	dir, err := os.MkdirTemp("", "containertest")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "nvls-allreduce")
-	cmd := exec.Command("go", "build", "-o", program, "../../cmd/nvls-allreduce")
-	cmd.Env = append(os.Environ(), "CGO_CFLAGS="+os.Getenv("CGO_CFLAGS")+" -Wno-deprecated-declarations")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("go build: %v\n%s", err, out)
-	}
-	return m.Run(), nil
-}
+func TestMain(m *testing.M) { programtest.Main(m, &program, nil) }
 
 // outcome is how a command ended.
 type outcome struct {

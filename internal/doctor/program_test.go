@@ -21,6 +21,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/leftovers"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
 )
 
@@ -58,6 +59,7 @@ func TestMain(m *testing.M) {
 			os.Exit(runDoctor(os.Args[2:]))
 		}
 	}
+	leftovers.Isolate()
 	// The tests wait more than they compute.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "4"); err != nil {

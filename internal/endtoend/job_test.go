@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvls-allreduce/nvls-allreduce/internal/leftovers"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
@@ -85,7 +87,7 @@ func (j job) start(t *testing.T) *process {
 		argv = append(argv, "-J", p.json)
 	}
 	cmd := j.launcher.command(t, j.np, append(argv, flags...))
-	cmd.Env = environ(cmd.Env, j.env...)
+	cmd.Env = programtest.Environ(cmd.Env, j.env...)
 	p.begin(cmd)
 	return p
 }
@@ -101,7 +103,7 @@ func command(t *testing.T, env []string, argv ...string) outcome {
 	t.Helper()
 	p := &process{t: t, json: filepath.Join(t.TempDir(), "result.json")}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = environ(nil, env...)
+	cmd.Env = programtest.Environ(nil, env...)
 	p.begin(cmd)
 	return p.wait(limit)
 }
@@ -114,17 +116,16 @@ func (p *process) begin(cmd *exec.Cmd) {
 	cmd.WaitDelay = 5 * time.Second
 	// Should the test be killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	before := sharedMemory()
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	go func() { p.ended <- cmd.Wait() }()
 	p.t.Cleanup(func() {
-		noneLeft(p.t, before)
 		if p.t.Failed() {
 			p.t.Logf("%v\n%s\n%s", cmd.Args, shorten(p.stdout.String()), shorten(p.stderr.String()))
 		}
 	})
+	leftovers.Check(p.t, program, faulty)
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	go func() { p.ended <- cmd.Wait() }()
 }
 
 // wait waits for the end of the job. After the limit the job's processes are
@@ -135,7 +136,7 @@ func (p *process) wait(limit time.Duration) outcome {
 	select {
 	case err = <-p.ended:
 	case <-time.After(limit):
-		for _, pid := range processes() {
+		for _, pid := range leftovers.Processes(program, faulty) {
 			syscall.Kill(pid, syscall.SIGQUIT)
 		}
 		time.AfterFunc(2*time.Second, func() { p.cmd.Process.Kill() })

@@ -5,10 +5,7 @@ package endtoend
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -74,16 +71,4 @@ func each(t *testing.T, f func(t *testing.T, l launcher)) {
 	for _, l := range launchers {
 		t.Run(l.name, func(t *testing.T) { f(t, l) })
 	}
-}
-
-// environ is the test's environment without what steers the program, and extra.
-func environ(base []string, extra ...string) []string {
-	if base == nil {
-		base = os.Environ()
-	}
-	steers := []string{"NVLS_ALLREDUCE_", "NCCL_NVLS_ENABLE=", "TORCH_SYMM_MEM_DISABLE_MULTICAST=", "NVSHMEM_DISABLE_NVLS="}
-	out := slices.DeleteFunc(slices.Clone(base), func(kv string) bool {
-		return slices.ContainsFunc(steers, func(s string) bool { return strings.HasPrefix(kv, s) })
-	})
-	return append(out, extra...)
 }

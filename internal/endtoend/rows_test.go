@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/leftovers"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
@@ -88,7 +89,7 @@ func (o outcome) right(t *testing.T, want []call) {
 	if o.run == nil {
 		t.Fatal("no result was written")
 	}
-	noSockets(t, o.run.ID)
+	leftovers.Sockets(t, o.run.ID)
 	if !o.run.Simulated {
 		t.Error("the result does not say simulated")
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvls-allreduce/nvls-allreduce/internal/leftovers"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
@@ -53,7 +54,7 @@ func interrupt(t *testing.T, l launcher) {
 	if len(o.run.Rows) < 2 || o.run.Totals().FailedChecks != 0 {
 		t.Errorf("%d rows, %d of them wrong", len(o.run.Rows), o.run.Totals().FailedChecks)
 	}
-	noSockets(t, o.run.ID)
+	leftovers.Sockets(t, o.run.ID)
 }
 
 func TestSIGTERM(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nvls-allreduce/nvls-allreduce/internal/leftovers"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
 )
 
@@ -112,5 +113,5 @@ func TestSystemCalls(t *testing.T) {
 			t.Errorf("rank %d did not bind its socket", r)
 		}
 	}
-	noSockets(t, id[1])
+	leftovers.Sockets(t, id[1])
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvls-allreduce/nvls-allreduce/internal/leftovers"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
@@ -16,7 +18,9 @@ import (
 func TestOutputThatFails(t *testing.T) {
 	quick := []string{"--device", "sim", "--mode", "ring", "-b", "8", "-e", "64", "-n", "1", "-w", "1"}
 	run := func(t *testing.T, stdout *os.File, args ...string) (code int, stderr string) {
+		leftovers.Check(t, program)
 		cmd := exec.Command(program, append(append([]string{}, quick...), args...)...)
+		cmd.Env = programtest.Environ(nil)
 		var b strings.Builder
 		cmd.Stderr = &b
 		if stdout != nil {

@@ -9,9 +9,93 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
+
+// envLeave makes the test binary leave a process of this program running, and a
+// file in /dev/shm, and wait.
+const envLeave = "LEFTOVERS_TEST_LEAVE"
+
+func TestMain(m *testing.M) {
+	Isolate()
+	if program := os.Getenv(envLeave); program != "" {
+		leave(program)
+	}
+	patience = 300 * time.Millisecond // these tests leave things on purpose
+	os.Exit(m.Run())
+}
+
+func leave(program string) {
+	err := os.WriteFile(shmFile, nil, 0o600)
+	cmd := exec.Command(program, "60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	select {}
+}
+
+const shmFile = machineSharedMemory + "/nvls-isolate-test"
+
+// A test binary that is killed leaves nothing, neither running nor in /dev/shm.
+func TestIsolate(t *testing.T) {
+	if !isolated() {
+		t.Skip("only root can have namespaces, and not in every container")
+	}
+	program := copyOf(t, "sleep")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), envNamespace+"=", envLeave+"="+program)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	for end := time.Now().Add(time.Minute); len(Processes(program)) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the process did not start")
+		}
+	}
+	if _, err := os.Stat(shmFile); err == nil {
+		t.Errorf("%s is seen outside", shmFile)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); len(Processes(program)) > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the process is left")
+		}
+	}
+}
+
+// copyOf gives a program a file of its own.
+func copyOf(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(copied, code, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return copied
+}
 
 // recorder is a test that fails without failing this one.
 type recorder struct {
@@ -27,18 +111,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 }
 
 func TestCheck(t *testing.T) {
-	sleep, err := exec.LookPath("sleep")
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, err := os.ReadFile(sleep)
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "sleep")
-	if err := os.WriteFile(program, code, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	program := copyOf(t, "sleep")
 	defer func(dir string) { sharedMemoryDir = dir }(sharedMemoryDir)
 	sharedMemoryDir = t.TempDir()
 	r := &recorder{TB: t}
@@ -85,5 +158,33 @@ func TestSockets(t *testing.T) {
 	defer l.Close()
 	if Sockets(r, id); len(r.errors) != 1 {
 		t.Errorf("one socket: %v", r.errors)
+	}
+	// One that goes soon is not left.
+	time.AfterFunc(patience/3, func() { l.Close() })
+	if Sockets(r, id); len(r.errors) != 1 {
+		t.Errorf("a socket that goes: %v", r.errors)
+	}
+}
+
+// In the machine's own /dev/shm, others make files too.
+func TestSharedMemoryOfOthers(t *testing.T) {
+	if !isolated() {
+		t.Skip("without a /dev/shm of its own, the test would disturb others")
+	}
+	t.Setenv(envNamespace, "")
+	r := &recorder{TB: t}
+	Check(r)
+	for _, name := range []string{"test", "nvls-test"} {
+		file := filepath.Join(machineSharedMemory, fmt.Sprintf("%s%d", name, os.Getpid()))
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Remove(file) })
+	}
+	for _, f := range r.cleanups {
+		f()
+	}
+	if len(r.errors) != 1 || !strings.Contains(r.errors[0], "nvls-test") {
+		t.Errorf("%v", r.errors)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -21,6 +20,8 @@ import (
 	"testing"
 	"text/template"
 	"time"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 )
 
 // CPUs is how many tasks the node takes at once, whatever the machine has.
@@ -116,10 +117,7 @@ func Start(t testing.TB) *Cluster {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	ports, err := freePorts(2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := [2]int{reservePort(t), reservePort(t)}
 	var text bytes.Buffer
 	if err := conf.Execute(&text, map[string]any{"Node": node, "User": me.Username, "Dir": dir, "CPUs": CPUs, "GPUs": GPUs, "Urgent": Urgent, "CtldPort": ports[0], "DPort": ports[1]}); err != nil {
 		t.Fatal(err)
@@ -152,14 +150,14 @@ func Start(t testing.TB) *Cluster {
 	c.daemon(t, "slurmctld", "-D", "-f", c.Conf)
 	c.daemon(t, "slurmd", "-D", "-f", c.Conf, "-N", node)
 	c.await(t, "an idle node", func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		out, err := c.Command(ctx, "sinfo", "-h", "-o", "%T").Output()
 		return err == nil && strings.TrimSpace(string(out)) == "idle"
 	})
 	t.Cleanup(func() {
 		// So that no step outlives slurmd.
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		c.Command(ctx, "scancel", "--user="+me.Username, "--signal=KILL", "--full").Run()
 		c.Command(ctx, "scancel", "--user="+me.Username).Run()
@@ -167,18 +165,13 @@ func Start(t testing.TB) *Cluster {
 	return c
 }
 
-// Command prepares a client of this cluster (srun, sbatch, …). Slurm's
-// variables in the environment of the test are not passed on.
+// Command prepares a client of this cluster (srun, sbatch, …). Variables that
+// steer Slurm or the program are not passed on from the environment of the test.
 func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	// A client that is killed may leave its tasks with the output.
 	cmd.WaitDelay = 5 * time.Second
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "SLURM") && !strings.HasPrefix(kv, "SRUN") && !strings.HasPrefix(kv, "SBATCH") {
-			cmd.Env = append(cmd.Env, kv)
-		}
-	}
-	cmd.Env = append(cmd.Env, "SLURM_CONF="+c.Conf)
+	cmd.Env = programtest.Environ(nil, "SLURM_CONF="+c.Conf)
 	return cmd
 }
 
@@ -187,7 +180,7 @@ func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exe
 // libpmix.so, which is in libpmix-dev.
 func (c *Cluster) RequireMPI(t testing.TB, kind string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	out, err := c.Command(ctx, "srun", "-n1", "--mpi="+kind, "true").CombinedOutput()
 	switch {
@@ -230,12 +223,16 @@ func (c *Cluster) daemon(t testing.TB, name string, args ...string) {
 	})
 }
 
+// patience is how long a part of the start, or one client, may take on a machine
+// with other work.
+const patience = 2 * time.Minute
+
 // await waits for a part of the start.
 func (c *Cluster) await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("slurmtest: %s did not come within 30s", what)
+			t.Fatalf("slurmtest: %s did not come within %v", what, patience)
 		}
 	}
 }
@@ -248,18 +245,4 @@ func (c *Cluster) dump(t testing.TB) {
 		t.Logf("%s:\n%s", filepath.Base(name), strings.Join(lines[max(0, len(lines)-15):], "\n"))
 	}
 	c.logs = nil
-}
-
-// freePorts finds ports that nothing listens on now.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("no free port: %w", err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
