@@ -224,9 +224,15 @@ func (s source) read(env map[string]string) (Evidence, error) {
 			}
 		}
 	}
-	if ev.Size > 0 && ev.Rank >= ev.Size {
-		return Evidence{}, badVariable(ev.From["Rank"], env[ev.From["Rank"]],
-			fmt.Sprintf("%s=%s leaves no such rank", ev.From["Size"], env[ev.From["Size"]]))
+	noSuch := func(rank, size string) error {
+		rank, size = ev.From[rank], ev.From[size]
+		return badVariable(rank, env[rank], fmt.Sprintf("%s=%s leaves no such rank", size, env[size]))
+	}
+	switch {
+	case ev.Size > 0 && ev.Rank >= ev.Size:
+		return Evidence{}, noSuch("Rank", "Size")
+	case ev.LocalSize > 0 && ev.LocalRank >= ev.LocalSize:
+		return Evidence{}, noSuch("LocalRank", "LocalSize")
 	}
 	return ev, nil
 }

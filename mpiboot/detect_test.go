@@ -112,6 +112,8 @@ func TestDetectErrors(t *testing.T) {
 		{"not a number", []string{"OMPI_COMM_WORLD_RANK=x", "OMPI_COMM_WORLD_SIZE=2"}, "", failure.Usage, `OMPI_COMM_WORLD_RANK="x"`},
 		{"negative", []string{"PMI_RANK=-1", "PMI_SIZE=2"}, "", failure.Usage, `PMI_RANK="-1"`},
 		{"no such rank", []string{EnvRank + "=2", EnvSize + "=2"}, "", failure.Usage, EnvSize + "=2 leaves no such rank"},
+		{"no such local rank", []string{"OMPI_COMM_WORLD_RANK=5", "OMPI_COMM_WORLD_SIZE=8", "OMPI_COMM_WORLD_LOCAL_RANK=6", "OMPI_COMM_WORLD_LOCAL_SIZE=4"}, "", failure.Usage,
+			"OMPI_COMM_WORLD_LOCAL_SIZE=4 leaves no such rank"},
 		{"empty world", []string{EnvRank + "=0", EnvSize + "=0"}, "", failure.Usage, EnvSize},
 		{"unknown launcher", nil, "yarn", failure.Usage, `unknown launcher "yarn"`},
 		{"launcher that did not start us", envHydra, LauncherOpenMPI, failure.Usage, `"openmpi" was asked for`},
