@@ -24,7 +24,7 @@ import (
 //
 //	at:RANK:ACTION:N:STAGE  what fault_stage.go does, when the rank enters a stage for
 //	                   the Nth time; a stage is also each driver call, by its name
-//	stages             prints every stage and driver call that rank 1 enters
+//	stages:RANK        prints every stage and driver call that a rank enters
 //
 // With nowait, rank 1 is late.
 const faultVariable = "NVLS_ALLREDUCE_FAULT"

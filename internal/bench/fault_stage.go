@@ -3,9 +3,11 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,12 +29,12 @@ const LateBy = 10 * time.Second
 // stageFault does to this rank at a stage what NVLS_ALLREDUCE_FAULT says.
 // Actions: kill and stop (the signals), exit (with code 1, saying nothing), close
 // (every connection to other ranks), late (LateBy), nofile (from then on no
-// descriptor can be opened).
+// descriptor can be opened), fill (the file system at NVLS_ALLREDUCE_FAULT_FOLDER).
 func stageFault(w io.Writer) func(rank int, stage string) {
 	text := os.Getenv(faultVariable)
-	if text == "stages" {
+	if observed, ok := strings.CutPrefix(text, "stages:"); ok {
 		return func(rank int, stage string) {
-			if rank == 1 {
+			if strconv.Itoa(rank) == observed {
 				fmt.Fprintf(w, "stage %s\n", stage)
 			}
 		}
@@ -98,8 +100,34 @@ func act(action string) {
 			}
 		}
 		unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(top + 1), Max: uint64(top + 1)})
+	case "fill":
+		if err := fill(os.Getenv(folderVariable)); !errors.Is(err, syscall.ENOSPC) {
+			panic(fmt.Sprintf("fault injection could not fill %s: %v", os.Getenv(folderVariable), err))
+		}
 	default:
 		panic("fault injection knows no action " + action)
+	}
+}
+
+// folderVariable names the folder of the action fill.
+const folderVariable = "NVLS_ALLREDUCE_FAULT_FOLDER"
+
+// fill writes one file until there is no room, which is the error that it gives.
+func fill(folder string) error {
+	f, err := os.Create(filepath.Join(folder, "fill"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for block := make([]byte, 64<<10); ; {
+		n, err := f.Write(block)
+		if err != nil && n < 4096 && len(block) > 4096 {
+			block = block[:4096] // what is left below a block
+			continue
+		}
+		if err != nil {
+			return err
+		}
 	}
 }
 

@@ -33,14 +33,15 @@ type Process struct {
 // Main makes one rank's part of a run and gives the exit code on which all ranks
 // agreed. The configuration must be valid. After it the process can only end.
 func Main(ctx context.Context, cfg *configs.Config, p Process) failure.Code {
+	stage := stageFault(p.Stderr)
 	world, err := mpiboot.Join(ctx, mpiboot.Options{
 		Launcher: cfg.Bootstrap.Launcher, MPILibrary: cfg.Bootstrap.MPILibrary, SocketDir: cfg.Bootstrap.SocketDir,
-		Timeout: cfg.Bootstrap.Timeout, Stderr: p.Stderr, Build: build(), Stage: stageFault(p.Stderr),
+		Timeout: cfg.Bootstrap.Timeout, Stderr: p.Stderr, Build: build(), Stage: stage,
 	})
 	if err != nil {
 		world.Abort(failure.CodeOf(err), err)
 	}
-	b := &bench{cfg: cfg, process: p, world: world, node: world.Node()}
+	b := &bench{cfg: cfg, process: p, world: world, node: world.Node(), stage: stage}
 	b.record = newRecord(b)
 	// A reader of standard output that goes away must not take the files with it.
 	signal.Ignore(syscall.SIGPIPE)
@@ -95,6 +96,15 @@ type bench struct {
 	learned *tuning.File // what auto found, to be saved; nil when it is not
 	checks  uint32       // verified calls so far: the seed of the next
 	unfreed []error      // what could not be freed in the middle of the run
+
+	stage func(rank int, stage string) // as mpiboot.Options.Stage
+}
+
+// enter tells of a stage that has no operation among the ranks.
+func (b *bench) enter(stage string) {
+	if b.stage != nil {
+		b.stage(b.world.Rank(), stage)
+	}
 }
 
 func (b *bench) run(ctx context.Context) error {

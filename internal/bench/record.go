@@ -339,6 +339,7 @@ func (r *record) tryOutputs() error {
 
 // write writes the files that were asked for. A chart needs rows.
 func (r *record) write() error {
+	r.b.enter("write the results")
 	var errs []error
 	o := r.b.cfg.Output
 	if o.JSON != "" {
@@ -357,7 +358,9 @@ func (r *record) write() error {
 		errs = append(errs, tuning.WriteFile(o.Tuning, t))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return failure.Wrap(failure.Internal, err, "cannot write the results")
+		f := failure.Wrap(failure.Internal, err, "cannot write the results")
+		f.Where = fmt.Sprintf("rank %d on %s", r.b.world.Rank(), r.b.world.Host())
+		return f
 	}
 	return nil
 }

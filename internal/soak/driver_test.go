@@ -4,6 +4,7 @@ package soak
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -44,9 +45,9 @@ func (f *driverFault) text() string {
 	return fmt.Sprintf("rank=%d call=%s n=%s %s", f.rank, f.call, n, what)
 }
 
-// callsOf counts the driver calls of rank 1 in a run without faults.
-func callsOf(t *testing.T) map[string]int {
-	o := job{launcher: local, fault: "stages"}.run(t)
+// callsOf counts the driver calls of a rank in a run without faults.
+func callsOf(t *testing.T, rank int) map[string]int {
+	o := job{launcher: local, fault: fmt.Sprintf("stages:%d", rank)}.run(t)
 	count := map[string]int{}
 	for _, m := range regexp.MustCompile(`(?m)^stage (cu\w+)$`).FindAllStringSubmatch(o.said, -1) {
 		count[m[1]]++
@@ -72,11 +73,22 @@ var multicast = []struct {
 	{"map", "cuMemMap", 7, false},
 }
 
+// ordinary are calls that every mode makes, in the order of a run: a failure ends
+// the run, for no other mode would do without them.
+var ordinary = []struct{ stage, call string }{
+	{"module load", "cuModuleLoadData"},
+	{"launch", "cuLaunchKernel"},
+	{"launch of a graph", "cuGraphLaunch"},
+	{"teardown: unbind", "cuMulticastUnbind"},
+	{"teardown: unmap", "cuMemUnmap"},
+	{"teardown: release", "cuMemRelease"},
+}
+
 // codes are the driver's failures that are documented for multicast.
 var codes = []int{1, 2, 101, 304, 401, 800, 801, 802, 999}
 
-// driverFaults are all: each code at each multicast stage on each rank, with and
-// without fallback; retries; calls that do not return; and every other call.
+// driverFaults are all: each code at each stage on each rank, at those of multicast
+// with and without fallback; retries; calls that do not return; and every call.
 func driverFaults(t *testing.T) []*driverFault {
 	var all []*driverFault
 	for _, m := range multicast {
@@ -85,13 +97,12 @@ func driverFaults(t *testing.T) []*driverFault {
 			ranks = []int{0}
 		}
 		for _, r := range ranks {
-			n := m.n
 			if m.call == "cuMemImportFromShareableHandle" && r == 0 {
 				continue // it made the object
 			}
 			for _, code := range codes {
 				for _, fb := range []string{"never", "allow"} {
-					f := &driverFault{stage: m.stage, call: m.call, n: n, rank: r, code: code, always: strings.HasPrefix(m.call, "cuMulticast"), fallback: fb, exits: []int{3}}
+					f := &driverFault{stage: m.stage, call: m.call, n: m.n, rank: r, code: code, always: strings.HasPrefix(m.call, "cuMulticast"), fallback: fb, exits: []int{3}}
 					if fb == "allow" {
 						f.exits = []int{0}
 					}
@@ -100,19 +111,23 @@ func driverFaults(t *testing.T) []*driverFault {
 			}
 		}
 	}
-	count := callsOf(t)
-	var names []string
-	for call := range count {
-		names = append(names, call)
-	}
-	slices.Sort(names)
-	for _, call := range names {
-		for _, n := range slices.Compact([]int{1, (count[call] + 1) / 2, count[call]}) {
-			for _, code := range []int{2, 999} {
-				all = append(all, &driverFault{stage: "any call", call: call, n: n, rank: 1, code: code, exits: []int{2, 3}})
+	for _, o := range ordinary {
+		for r := range 3 {
+			for _, code := range codes {
+				all = append(all, &driverFault{stage: o.stage, call: o.call, n: 1, rank: r, code: code, exits: []int{2}})
 			}
 		}
-		all = append(all, &driverFault{stage: "never returns", call: call, n: 1, rank: 1, do: "hang", exits: []int{4}})
+	}
+	for rank := range 2 {
+		count := callsOf(t, rank)
+		for _, call := range slices.Sorted(maps.Keys(count)) {
+			for _, n := range slices.Compact([]int{1, (count[call] + 1) / 2, count[call]}) {
+				for _, code := range []int{2, 999} {
+					all = append(all, &driverFault{stage: "any call", call: call, n: n, rank: rank, code: code, exits: []int{2, 3}})
+				}
+			}
+			all = append(all, &driverFault{stage: "never returns", call: call, n: 1, rank: rank, do: "hang", exits: []int{4}})
+		}
 	}
 	return append(all, bindFaults()...)
 }
@@ -154,6 +169,9 @@ func (f *driverFault) judge() {
 	}
 	if len(o.left) > 0 {
 		bad("processes %v were left", o.left)
+	}
+	if len(o.stray) > 0 {
+		bad("files %v were left", o.stray)
 	}
 	if strings.Contains(o.said, "panic:") || strings.Contains(o.said, "fatal error:") {
 		bad("it panicked")
@@ -210,7 +228,7 @@ func TestDriver(t *testing.T) {
 			faults = slices.DeleteFunc(faults, func(f *driverFault) bool { return !regexp.MustCompile(only).MatchString(f.stage + " " + f.text()) })
 		}
 	}
-	each(len(faults), func(i int) {
+	each(len(faults), width(), func(i int) {
 		f := faults[i]
 		f.outcome = job{launcher: local, program: program, fallback: f.fallback, faults: []string{f.text()}}.run(t)
 		f.judge()

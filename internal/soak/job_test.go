@@ -3,7 +3,6 @@
 package soak
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"os"
@@ -17,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
@@ -60,9 +62,11 @@ type job struct {
 	fallback string   // "": never
 	faults   []string // sim.faults
 	program  string   // "": faulty
-	other    string   // program of rank 1; "": the same
-	json     string   // "": in the job's folder
-	wrap     []string // words before the launcher's
+	other    string   // program of the rank odd; "": the same
+	odd      int
+	disk     string // size of the file system that the results are on; "": the machine's
+	shm      string // size of the ranks' /dev/shm; "": the test's
+	fill     string // what the action fill fills: "disk", "shm", or "" for neither
 }
 
 // outcome is how a job ended.
@@ -70,6 +74,7 @@ type outcome struct {
 	exit   int
 	said   string
 	fired  bool          // the fault happened
+	stray  []string      // files beside the result
 	others time.Duration // from the fault, or from the start without, until every other rank was gone
 	took   time.Duration // and until the launcher was
 	run    *result.Run   // nil: no result on disk
@@ -97,7 +102,7 @@ func (o *output) String() string {
 var firedLine = regexp.MustCompile(`fault: rank \d+, pid (\d+):`)
 
 func (j job) run(t *testing.T) outcome {
-	dir, err := os.MkdirTemp(binDir, "job")
+	dir, err := os.MkdirTemp(filepath.Dir(program), "job")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,19 +129,31 @@ func (j job) run(t *testing.T) outcome {
 	if err := os.WriteFile(toml, fmt.Appendf(nil, config, j.fallback, strings.Join(quoted, ", ")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	json := j.json
-	if json == "" {
-		json = filepath.Join(dir, "result.json")
+	results, shm := filepath.Join(dir, "results"), filepath.Join(dir, "shm")
+	for folder, size := range map[string]string{results: j.disk, shm: j.shm} {
+		if err := os.Mkdir(folder, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if size != "" {
+			if err := syscall.Mount("soak", folder, "tmpfs", 0, "size="+size); err != nil {
+				t.Fatal(err)
+			}
+			defer syscall.Unmount(folder, unix.MNT_DETACH)
+		}
 	}
+	json := filepath.Join(results, "result.json")
 	argv := []string{link(j.program, "first"), "--config", toml, "-J", json}
 	if j.other != "" {
-		second := link(j.other, "second")
-		argv = append([]string{"/bin/sh", "-c", `r=${NVLS_ALLREDUCE_RANK:-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$PMIX_RANK}}}; s=$1; shift; [ "$r" != 1 ] || { shift; set -- "$s" "$@"; }; exec "$@"`, "sh", second}, argv...)
+		argv = j.launcher.twoPrograms(argv, link(j.other, "second"), j.odd)
 	}
-	command := j.launcher.command(t, argv)
-	command = append(append([]string{}, j.wrap...), command...)
+	folder := map[string]string{"disk": results, "shm": "/dev/shm"}[j.fill]
+	var around []string
+	if j.shm != "" {
+		around = []string{"unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", `mount --bind "$0" /dev/shm && exec "$@"`, shm}
+	}
+	command := j.launcher.command(t, around, argv)
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(j.launcher.environ(), "NVLS_ALLREDUCE_FAULT="+j.fault)
+	cmd.Env = programtest.Environ(j.launcher.env, "NVLS_ALLREDUCE_FAULT="+j.fault, "NVLS_ALLREDUCE_FAULT_FOLDER="+folder)
 	if j.other != "" && j.launcher.words == nil {
 		id := make([]byte, 16)
 		rand.Read(id)
@@ -203,6 +220,12 @@ func (j job) run(t *testing.T) outcome {
 			o.said += "\nthe result cannot be read: " + err.Error()
 		}
 	}
+	beside, _ := os.ReadDir(results)
+	for _, f := range beside {
+		if f.Name() != filepath.Base(json) && f.Name() != "fill" {
+			o.stray = append(o.stray, f.Name())
+		}
+	}
 	return o
 }
 
@@ -223,12 +246,8 @@ func processes(dir string) []int {
 	return pids
 }
 
-// each runs f for the numbers below n, a few at a time: a broken job mostly waits.
-func each(n int, f func(i int)) {
-	width := 4
-	if everything() {
-		width = 12
-	}
+// each runs f for the numbers below n, so many at a time: a broken job mostly waits.
+func each(n, width int, f func(i int)) {
 	gate := make(chan struct{}, width)
 	var wg sync.WaitGroup
 	for i := range n {
@@ -241,39 +260,17 @@ func each(n int, f func(i int)) {
 	wg.Wait()
 }
 
+// width is how many jobs of one launcher, or of several in a sample, run at once.
+func width() int {
+	if everything() {
+		return 12
+	}
+	return 4
+}
+
 // The programs: as users build it, and with the faults of internal/bench.
-var binDir, program, faulty string
+var program, faulty string
 
 func everything() bool { return os.Getenv("NVLS_ALLREDUCE_SOAK") == "all" }
 
-func TestMain(m *testing.M) {
-	code, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func buildAndRun(m *testing.M) (int, error) {
-	dir, err := os.MkdirTemp("", "soak")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	if binDir, err = filepath.EvalSymlinks(dir); err != nil {
-		return 0, err
-	}
-	program, faulty = filepath.Join(binDir, "nvls-allreduce"), filepath.Join(binDir, "faulty")
-	for _, args := range [][]string{{"-o", program}, {"-o", faulty, "-tags", "faultinject"}} {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-		cmd := exec.CommandContext(ctx, "go", append(append([]string{"build"}, args...), "../../cmd/nvls-allreduce")...)
-		cmd.Env = append(os.Environ(), "CGO_CFLAGS="+os.Getenv("CGO_CFLAGS")+" -Wno-deprecated-declarations")
-		out, err := cmd.CombinedOutput()
-		cancel()
-		if err != nil {
-			return 0, fmt.Errorf("go build %v: %v\n%s", args, err, out)
-		}
-	}
-	return m.Run(), nil
-}
+func TestMain(m *testing.M) { programtest.Main(m, &program, &faulty) }

@@ -4,9 +4,7 @@ package soak
 
 import (
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
@@ -17,56 +15,60 @@ type launcher struct {
 	name string
 	np   int
 	mpi  bool // the ranks meet in MPI
-	// command prepares the words; it skips or fails the test where the launcher is
-	// not installed.
+	// words begin the command line; nil: the program is its own launcher. They skip
+	// or fail the test where the launcher is not installed.
 	words func(t *testing.T, np int) []string
 	env   []string
 	// kills says that the launcher kills all ranks as soon as one is gone, before
 	// they can speak; what is said then is the launcher's.
 	kills bool
-	fewer bool // only kill and stop
+	// remote says that ranks are not children of the launcher.
+	remote bool
+	// width is how many jobs of it run at a time in a whole soak.
+	width int
 }
 
-func (l launcher) command(t *testing.T, argv []string) []string {
-	if l.words == nil && argv[0] == "/bin/sh" {
+// command is the command line of a job. The words around surround the ranks.
+func (l launcher) command(t *testing.T, around, argv []string) []string {
+	var begin []string
+	switch {
+	case l.words != nil:
+		begin = l.words(t, l.np)
+	case argv[0] != "/bin/sh":
+		argv = slices.Concat(argv[:1], []string{"--np", fmt.Sprint(l.np)}, argv[1:])
+	default:
 		// The own launcher starts only itself: what it does, by hand.
-		return append([]string{"/bin/sh", "-c", `pids=; for r in 0 1 2; do NVLS_ALLREDUCE_RANK=$r "$@" & pids="$pids $!"; done; code=0
-for p in $pids; do wait $p || code=$?; done; exit $code`, "sh"}, argv...)
+		begin = []string{"/bin/sh", "-c", `pids=; for r in 0 1 2; do NVLS_ALLREDUCE_RANK=$r "$@" & pids="$pids $!"; done; code=0
+for p in $pids; do wait $p || code=$?; done; exit $code`, "sh"}
 	}
-	if l.words == nil {
-		return append([]string{argv[0], "--np", fmt.Sprint(l.np)}, argv[1:]...)
+	if l.remote {
+		return slices.Concat(begin, around, argv)
 	}
-	return append(l.words(t, l.np), argv...)
+	return slices.Concat(around, begin, argv)
 }
 
-// environ is the test's environment without what steers the program.
-func (l launcher) environ() []string {
-	env := l.env
-	if env == nil {
-		env = os.Environ()
-	}
-	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
-		return slices.ContainsFunc([]string{"NVLS_ALLREDUCE_", "NCCL_NVLS_ENABLE=", "TORCH_SYMM_MEM_DISABLE_MULTICAST=", "NVSHMEM_DISABLE_NVLS="},
-			func(s string) bool { return strings.HasPrefix(kv, s) })
-	})
+// twoPrograms makes one rank run another program than argv[0].
+func (l launcher) twoPrograms(argv []string, other string, rank int) []string {
+	const script = `r=${NVLS_ALLREDUCE_RANK:-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$PMIX_RANK}}}; s=$1; o=$2; shift 2; [ "$r" != "$o" ] || { shift; set -- "$s" "$@"; }; exec "$@"`
+	return slices.Concat([]string{"/bin/sh", "-c", script, "sh", other, fmt.Sprint(rank)}, argv)
 }
 
 var (
-	local   = launcher{name: "own", np: 3}
-	openMPI = launcher{name: "Open MPI", np: 3, mpi: true, words: func(t *testing.T, np int) []string {
+	local   = launcher{name: "own", np: 3, width: 3}
+	openMPI = launcher{name: "Open MPI", np: 3, width: 3, mpi: true, words: func(t *testing.T, np int) []string {
 		slurmtest.Require(t, "openmpi-bin", "mpirun.openmpi")
 		return []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", fmt.Sprint(np)}
 	}}
-	mpich = launcher{name: "MPICH", np: 3, mpi: true, kills: true, words: func(t *testing.T, np int) []string {
+	mpich = launcher{name: "MPICH", np: 3, width: 3, mpi: true, kills: true, words: func(t *testing.T, np int) []string {
 		slurmtest.Require(t, "mpich", "mpiexec.mpich")
 		return []string{"mpiexec.mpich", "-np", fmt.Sprint(np)}
 	}}
 )
 
-// slurm is srun in a cluster that the test started. Two ranks, so that more jobs
-// fit its 8 processors.
+// slurm is srun in a cluster that the test started. Two ranks, so that the jobs of
+// two of these fit its 8 processors.
 func slurm(t *testing.T, c *slurmtest.Cluster, mpi string) launcher {
 	c.RequireMPI(t, mpi)
 	cmd := c.Command(t.Context(), "srun", "-n", "2", "--mpi="+mpi, "--kill-on-bad-exit=1")
-	return launcher{name: "srun " + mpi, np: 2, mpi: true, kills: true, env: cmd.Env, words: func(*testing.T, int) []string { return slices.Clone(cmd.Args) }}
+	return launcher{name: "srun " + mpi, np: 2, width: 2, mpi: true, kills: true, remote: true, env: cmd.Env, words: func(*testing.T, int) []string { return slices.Clone(cmd.Args) }}
 }

@@ -5,7 +5,6 @@ package soak
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,8 +15,14 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
 )
 
-// actions are what happens to rank 1 at a stage; see internal/bench/fault_stage.go.
-var actions = []string{"kill", "stop", "exit", "close", "late", "nofile"}
+// actions are what happens to a rank at a stage; see internal/bench/fault_stage.go.
+// The last two are the action fill, done by rank 0, which owns the results: the
+// file system of the results is full from then on, or that of /dev/shm.
+var actions = []string{"kill", "stop", "exit", "close", "late", "nofile", "disk", "shm"}
+
+// victims are the ranks to which it happens: one that is waited for, and the one
+// that has the results, makes the multicast object and chose the run's id.
+var victims = []int{1, 0}
 
 // point is a moment in a run: the nth time that a rank enters a stage.
 type point struct {
@@ -25,55 +30,81 @@ type point struct {
 	n     int
 	mpi   bool // only where ranks meet in MPI
 	rows  bool // the header is out: a result is on disk
+	zero  bool // only rank 0 gets there
 }
 
 // points go from MPI_Init to Finalize.
 var points = []point{
-	{"MPI_Init", 1, true, false},
-	{"unique id", 1, true, false},
-	{"hosts", 1, true, false},
-	{"connecting the ranks of this host", 1, false, false},
-	{"vote on the connections", 1, true, false},
-	{"compare configurations", 1, false, false},
-	{"make the software device", 1, false, false},
-	{"share the software device", 1, false, false},
-	{"cuDevicePrimaryCtxRetain", 1, false, false},
-	{"allocate signals and scratch", 1, false, false},
-	{"exchange descriptors of signals and scratch", 1, false, false},
-	{"map the peers' signals and scratch", 1, false, false},
-	{"create the multicast object", 1, false, false},
-	{"share the multicast object", 1, false, false},
-	{"cuMulticastAddDevice", 1, false, false},
-	{"cuMulticastBindMem", 1, false, false},
-	{"bind memory to the multicast object, attempt 1", 1, false, false},
-	{"map the multicast object", 1, false, false},
-	{"exchange descriptors of the staging buffer", 1, false, false},
-	{"describe devices", 1, false, false},
-	{"compare links", 1, false, true},
-	{"cuGraphLaunch", 1, false, true},
-	{"cuStreamSynchronize", 20, false, true},
-	{"run all-reduces", 20, false, true},
-	{"verify", 2, false, true},
-	{"compare results", 3, false, true},
-	{"take down the multicast object", 1, false, true},
-	{"cuMulticastUnbind", 1, false, true},
-	{"free signals and scratch", 1, false, true},
-	{"take down", 1, false, true},
-	{"agreement on the exit code", 1, false, true},
-	{"MPI_Finalize", 1, true, true},
+	{stage: "MPI_Init", n: 1, mpi: true},
+	{stage: "unique id", n: 1, mpi: true},
+	{stage: "hosts", n: 1, mpi: true},
+	{stage: "connecting the ranks of this host", n: 1},
+	{stage: "vote on the connections", n: 1, mpi: true},
+	{stage: "compare configurations", n: 1},
+	{stage: "try the output files", n: 1},
+	{stage: "make the software device", n: 1},
+	{stage: "share the software device", n: 1},
+	{stage: "cuDevicePrimaryCtxRetain", n: 1},
+	{stage: "allocate signals and scratch", n: 1},
+	{stage: "exchange descriptors of signals and scratch", n: 1},
+	{stage: "map the peers' signals and scratch", n: 1},
+	{stage: "cuMulticastCreate", n: 1, zero: true},
+	{stage: "create the multicast object", n: 1},
+	{stage: "share the multicast object", n: 1},
+	{stage: "cuMulticastAddDevice", n: 1},
+	{stage: "cuMulticastBindMem", n: 1},
+	{stage: "bind memory to the multicast object, attempt 1", n: 1},
+	{stage: "map the multicast object", n: 1},
+	{stage: "exchange descriptors of the staging buffer", n: 1},
+	{stage: "cuModuleLoadData", n: 1},
+	{stage: "describe devices", n: 1},
+	{stage: "compare links", n: 1, rows: true},
+	{stage: "cuGraphLaunch", n: 1, rows: true},
+	{stage: "cuStreamSynchronize", n: 20, rows: true},
+	{stage: "run all-reduces", n: 20, rows: true},
+	{stage: "verify", n: 2, rows: true},
+	{stage: "compare results", n: 3, rows: true},
+	{stage: "take down the multicast object", n: 1, rows: true},
+	{stage: "cuMulticastUnbind", n: 1, rows: true},
+	{stage: "free signals and scratch", n: 1, rows: true},
+	{stage: "take down", n: 1, rows: true},
+	{stage: "write the results", n: 1, rows: true, zero: true},
+	{stage: "agreement on the exit code", n: 1, rows: true},
+	{stage: "MPI_Finalize", n: 1, mpi: true, rows: true},
 }
+
+// measured are the stages at which the run has all its results and only has to end:
+// they may be marked complete though the exit code tells that the end went wrong.
+var measured = []string{"write the results", "agreement on the exit code", "MPI_Finalize"}
 
 // cell is one run of the matrix, and its row in the table.
 type cell struct {
 	launcher launcher
 	action   string
+	victim   int
 	point    point
 	outcome  outcome
 	problems []string
 }
 
 func (c *cell) String() string {
-	return fmt.Sprintf("%s at %s, %s", c.action, c.point.stage, c.launcher.name)
+	return fmt.Sprintf("%s of rank %d at %s, %s", c.action, c.victim, c.point.stage, c.launcher.name)
+}
+
+func (c *cell) is(actions ...string) bool { return slices.Contains(actions, c.action) }
+
+// job is the run that the cell needs.
+func (c *cell) job() job {
+	j := job{launcher: c.launcher}
+	action := c.action
+	switch action {
+	case "disk":
+		action, j.fill, j.disk = "fill", "disk", "256k"
+	case "shm":
+		action, j.fill, j.shm = "fill", "shm", "64m" // more than three ranks' MPI asks for
+	}
+	j.fault = fmt.Sprintf("at:%d:%s:%d:%s", c.victim, action, c.point.n, c.point.stage)
+	return j
 }
 
 var exitCodes = regexp.MustCompile(`nvls-allreduce: rank (\d+) of \d+ on .*\(exit code (\d+)\)`)
@@ -95,6 +126,10 @@ func (c *cell) judge() {
 	if len(o.left) > 0 {
 		bad("processes %v were left", o.left)
 	}
+	// A rank that is killed while it writes leaves its temporary file.
+	if len(o.stray) > 0 && !c.is("kill", "exit", "stop") {
+		bad("files %v were left", o.stray)
+	}
 	if strings.Contains(o.said, "panic:") || strings.Contains(o.said, "fatal error:") {
 		bad("it panicked")
 	}
@@ -107,64 +142,102 @@ func (c *cell) judge() {
 	if c.point.rows && o.run == nil {
 		bad("no result is on disk")
 	}
-	if o.run != nil && o.run.Status.State == result.Complete && !slices.Contains([]string{"agreement on the exit code", "MPI_Finalize"}, c.point.stage) {
+	if o.run != nil && o.run.Status.State == result.Complete && !slices.Contains(measured, c.point.stage) {
 		bad("the result is marked complete")
 	}
-	if !c.named() && !(c.launcher.kills && slices.Contains([]string{"kill", "exit"}, c.action)) && !c.byMPI() {
-		bad("no rank names the stage and rank 1")
+	if c.is("disk") && !strings.Contains(o.said, "no space left on device") {
+		bad("it does not say that there is no space")
+	}
+	if !c.named() && c.unnamed() == "" {
+		bad("no rank names the stage and rank %d", c.victim)
 	}
 	if codes := c.codes(); len(codes) > 1 {
 		bad("ranks say different exit codes: %v", codes)
 	}
 }
 
-// named says whether a rank told a stage and that it is about rank 1, or rank 1
-// about its peers.
+var (
+	// speaker is a line in which a rank says who it is.
+	speaker = regexp.MustCompile(`^rank (\d+) of \d+ on [^:]+: (.*)`)
+	// itself is where a rank says in an error whose error it is.
+	itself = regexp.MustCompile(`\(rank \d+ on [^)]*\)`)
+)
+
+// named says whether a line names the victim and a stage. The victim's own words
+// count only where it knows what happened to it.
 func (c *cell) named() bool {
+	victim := regexp.MustCompile(fmt.Sprintf(`\branks? [0-9, and]*\b%d\b`, c.victim))
 	for line := range strings.Lines(c.outcome.said) {
-		if strings.Contains(line, "nvls-allreduce: ") && strings.Contains(line, "rank 1") && (strings.Contains(line, "stage") || strings.Contains(line, "MPI_") || strings.Contains(line, "connecting") || strings.Contains(line, "did not return")) {
+		text, failed := strings.CutPrefix(line, "# Run failed: ")
+		if _, after, ok := strings.Cut(line, "nvls-allreduce: "); ok {
+			text = after
+		} else if !failed {
+			continue
+		}
+		m := speaker.FindStringSubmatch(text)
+		self := m != nil && m[1] == fmt.Sprint(c.victim)
+		if self && !c.is("close", "nofile", "shm") {
+			continue
+		}
+		if m != nil && !self {
+			text = m[2]
+		}
+		if failed || m != nil && !self {
+			text = itself.ReplaceAllString(text, "")
+		}
+		if victim.MatchString(text) && slices.ContainsFunc([]string{"stage", "MPI_", "connecting", "did not return", "write the results"}, func(s string) bool { return strings.Contains(text, s) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// byMPI says whether the ranks were in MPI's hands, which ends or lets end all at
-// once and says what it says.
-func (c *cell) byMPI() bool {
-	if c.point.stage == "connecting the ranks of this host" && strings.Contains(c.outcome.said, "rank 1 failed (") {
-		return true // the own launcher says who; nobody was connected to see it
+// unnamed says why it is right that nobody names the stage and the victim; "" if
+// it is not.
+func (c *cell) unnamed() string {
+	o := c.outcome
+	gone := c.is("kill", "exit")
+	connecting := c.point.stage == "connecting the ranks of this host"
+	switch {
+	case c.launcher.kills && gone:
+		return "the launcher ends all ranks at once"
+	case connecting && !c.launcher.mpi && strings.Contains(o.said, fmt.Sprintf("rank %d failed (", c.victim)):
+		return "nobody was connected to see it; the launcher says who"
+	case connecting && gone:
+		return "the launcher says who, and ends the others before they give up"
+	case c.point.mpi && gone:
+		return "the ranks are in MPI's hands, and the launcher ends them"
+	case c.point.mpi && c.is("stop", "late", "nofile") && strings.Contains(o.said, "MPI_"):
+		return "MPI does not tell who is missing; the stage is told"
+	case c.is("shm"):
+		return "it is MPI that needs /dev/shm"
 	}
-	if c.point.stage == "connecting the ranks of this host" && c.launcher.mpi && slices.Contains([]string{"kill", "exit"}, c.action) {
-		return true // the launcher says who, and ends the others before they give up
-	}
-	return c.point.mpi && slices.Contains([]string{"kill", "exit", "nofile", "late", "stop"}, c.action)
+	return ""
 }
 
-// codes are the exit codes that ranks other than the faulty one said.
+// codes are the exit codes that ranks other than the victim said.
 func (c *cell) codes() []string {
 	var codes []string
 	for _, m := range exitCodes.FindAllStringSubmatch(c.outcome.said, -1) {
-		if m[1] != "1" && !slices.Contains(codes, m[2]) {
+		if m[1] != fmt.Sprint(c.victim) && !slices.Contains(codes, m[2]) {
 			codes = append(codes, m[2])
 		}
 	}
 	return codes
 }
 
-// matrix is every fault at every point under the launchers.
+// matrix is every fault at every point to each victim under the launchers.
 func matrix(launchers []launcher) []*cell {
 	var cells []*cell
 	for _, l := range launchers {
 		for _, p := range points {
 			for _, a := range actions {
-				if p.mpi && !l.mpi {
-					continue
+				for _, v := range victims {
+					if p.mpi && !l.mpi || v != 0 && (p.zero || a == "disk" || a == "shm") {
+						continue
+					}
+					cells = append(cells, &cell{launcher: l, action: a, victim: v, point: p})
 				}
-				if l.fewer && a != "kill" && a != "stop" {
-					continue
-				}
-				cells = append(cells, &cell{launcher: l, action: a, point: p})
 			}
 		}
 	}
@@ -172,51 +245,72 @@ func matrix(launchers []launcher) []*cell {
 }
 
 // sample takes a part of the matrix for every run of the tests: each action under
-// the own launcher, the two worst under the others, at points far apart.
-func sample() []*cell {
-	at := func(stage string) point {
-		return points[slices.IndexFunc(points, func(p point) bool { return p.stage == stage })]
+// the own launcher, the worst under the others, at points far apart.
+func sample(slurm launcher) []*cell {
+	at := func(l launcher, action string, victim int, stage string) *cell {
+		return &cell{launcher: l, action: action, victim: victim, point: points[slices.IndexFunc(points, func(p point) bool { return p.stage == stage })]}
 	}
 	return []*cell{
-		{launcher: local, action: "kill", point: at("cuMulticastBindMem")},
-		{launcher: local, action: "stop", point: at("run all-reduces")},
-		{launcher: local, action: "exit", point: at("connecting the ranks of this host")},
-		{launcher: local, action: "close", point: at("verify")},
-		{launcher: local, action: "late", point: at("share the multicast object")},
-		{launcher: local, action: "nofile", point: at("exchange descriptors of signals and scratch")},
-		{launcher: openMPI, action: "kill", point: at("compare results")},
-		{launcher: openMPI, action: "stop", point: at("unique id")},
-		{launcher: mpich, action: "kill", point: at("compare results")},
-		{launcher: mpich, action: "close", point: at("take down")},
+		at(local, "kill", 1, "cuMulticastBindMem"),
+		at(local, "stop", 1, "run all-reduces"),
+		at(local, "exit", 1, "connecting the ranks of this host"),
+		at(local, "close", 1, "verify"),
+		at(local, "late", 1, "share the multicast object"),
+		at(local, "nofile", 1, "exchange descriptors of signals and scratch"),
+		at(local, "kill", 0, "write the results"),
+		at(local, "stop", 0, "cuMulticastCreate"),
+		at(local, "disk", 0, "verify"),
+		at(openMPI, "kill", 1, "compare results"),
+		at(openMPI, "stop", 1, "unique id"),
+		at(openMPI, "kill", 0, "run all-reduces"),
+		at(mpich, "kill", 0, "compare results"),
+		at(mpich, "close", 1, "take down"),
+		at(slurm, "kill", 0, "verify"),
+		at(slurm, "stop", 1, "share the multicast object"),
 	}
 }
 
 // TestMatrix runs the faults and judges each.
 func TestMatrix(t *testing.T) {
-	cells := sample()
+	if os.Geteuid() != 0 {
+		slurmtest.Skip(t, "mounting a small file system needs root")
+	}
+	cluster := slurmtest.Start(t)
+	pmix := slurm(t, cluster, "pmix")
+	groups := [][]*cell{sample(pmix)}
 	if everything() {
-		launchers := []launcher{local, openMPI, mpich}
-		for _, mpi := range []string{"pmix", "pmi2"} {
-			l := slurm(t, slurmtest.Start(t), mpi)
-			l.fewer = mpi == "pmi2" // MPICH again, by another way
-			launchers = append(launchers, l)
-		}
-		cells = matrix(launchers)
-		if only := os.Getenv("NVLS_ALLREDUCE_SOAK_ONLY"); only != "" {
-			cells = slices.DeleteFunc(cells, func(c *cell) bool { return !regexp.MustCompile(only).MatchString(c.String()) })
+		groups = nil
+		for _, l := range []launcher{local, openMPI, mpich, pmix, slurm(t, cluster, "pmi2")} {
+			groups = append(groups, matrix([]launcher{l}))
 		}
 	}
-	var mu sync.Mutex
-	each(len(cells), func(i int) {
-		c := cells[i]
-		c.outcome = job{launcher: c.launcher, fault: fmt.Sprintf("at:1:%s:%d:%s", c.action, c.point.n, c.point.stage)}.run(t)
-		c.judge()
-		mu.Lock()
-		defer mu.Unlock()
-		if len(c.problems) > 0 {
-			t.Errorf("%v: exit %d after %v: %s\n%s", c, c.outcome.exit, c.outcome.took, strings.Join(c.problems, "; "), shorten(c.outcome.said))
+	if only := os.Getenv("NVLS_ALLREDUCE_SOAK_ONLY"); only != "" {
+		wanted := regexp.MustCompile(only)
+		for i := range groups {
+			groups[i] = slices.DeleteFunc(groups[i], func(c *cell) bool { return !wanted.MatchString(c.String()) })
 		}
-	})
+	}
+	var wg sync.WaitGroup
+	for _, cells := range groups {
+		if len(cells) == 0 {
+			continue
+		}
+		most := width()
+		if everything() {
+			most = cells[0].launcher.width
+		}
+		wg.Go(func() {
+			each(len(cells), most, func(i int) {
+				c := cells[i]
+				c.outcome = c.job().run(t)
+				if c.judge(); len(c.problems) > 0 {
+					t.Errorf("%v: exit %d after %v: %s\n%s", c, c.outcome.exit, c.outcome.took, strings.Join(c.problems, "; "), shorten(c.outcome.said))
+				}
+			})
+		})
+	}
+	wg.Wait()
+	cells := slices.Concat(groups...)
 	t.Logf("%d runs, %d with problems", len(cells), failed(cells))
 	if everything() {
 		matrixTable = cells
@@ -239,66 +333,4 @@ func shorten(s string) string {
 		return s
 	}
 	return s[:half] + "\n[…]\n" + s[len(s)-half:]
-}
-
-// place is a run in a place where something is full, or with another program.
-type place struct {
-	name     string
-	launcher launcher
-	job      job
-	exit     int // -1: any
-	words    *regexp.Regexp
-	outcome  outcome
-	problems []string
-}
-
-// mounted runs a job with a small file system at a path, in a mount namespace.
-func mounted(size, path string) []string {
-	return []string{"unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", fmt.Sprintf(`mount -t tmpfs -o size=%s none '%s' && exec "$@"`, size, path), "sh"}
-}
-
-// TestPlaces runs jobs where results cannot be written, shared memory is full, and
-// one rank is of another build.
-func TestPlaces(t *testing.T) {
-	slurmtest.Require(t, "util-linux", "unshare")
-	if os.Geteuid() != 0 {
-		slurmtest.Skip(t, "mounting a small file system needs root")
-	}
-	full := t.TempDir()
-	launchers := []launcher{local, openMPI, mpich}
-	var places []*place
-	for _, l := range launchers {
-		places = append(places,
-			&place{name: "full disk", launcher: l, exit: 6, words: regexp.MustCompile(`cannot write the results.*no space left on device`),
-				job: job{launcher: l, program: program, json: filepath.Join(full, "result.json"), wrap: mounted("4k", full)}},
-			&place{name: "full /dev/shm", launcher: l, exit: -1,
-				job: job{launcher: l, program: program, wrap: mounted("16k", "/dev/shm")}},
-			&place{name: "another build", launcher: l, exit: 6, words: regexp.MustCompile(`are not the same program.*another build`),
-				job: job{launcher: l, program: program, other: faulty}})
-	}
-	each(len(places), func(i int) {
-		p := places[i]
-		p.outcome = p.job.run(t)
-		bad := func(format string, args ...any) { p.problems = append(p.problems, fmt.Sprintf(format, args...)) }
-		o := p.outcome
-		if o.stuck || len(o.left) > 0 || o.took > startBound {
-			bad("it did not end, or processes %v were left", o.left)
-		}
-		if p.exit >= 0 && o.exit != p.exit {
-			bad("exit code %d, want %d", o.exit, p.exit)
-		}
-		if o.exit == 0 && (o.run == nil || o.run.Status.State != result.Complete) {
-			bad("exit code 0 without a complete result")
-		}
-		if p.words != nil && !p.words.MatchString(o.said) {
-			bad("it does not say %v", p.words)
-		}
-		if len(p.problems) > 0 {
-			t.Errorf("%s, %s: exit %d: %s\n%s", p.name, p.launcher.name, o.exit, strings.Join(p.problems, "; "), shorten(o.said))
-		}
-	})
-	t.Logf("%d runs", len(places))
-	if everything() {
-		placesTable = places
-	}
 }

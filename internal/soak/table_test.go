@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,14 @@ var (
 	driverTable []*driverFault
 )
 
-const document = "../../docs/failures.md"
+const (
+	document = "../../docs/failures.md"
+	// fuzzed is what "make fuzz" printed, for as long as its first line says.
+	fuzzed = "testdata/fuzz.txt"
+)
+
+// began is when the soak did.
+var began = time.Now()
 
 // what says how a run of the matrix ended, in a few words.
 func (c *cell) what() string {
@@ -35,6 +43,24 @@ func (c *cell) what() string {
 	return fmt.Sprintf("%d*", c.outcome.exit)
 }
 
+// row gives the cells of one launcher and point, a column for each action: what
+// happened with rank 1 as the victim, and with rank 0.
+func row(cells []*cell, l string, pt point) []string {
+	var columns []string
+	for _, a := range actions {
+		var both []string
+		for _, v := range victims {
+			for _, c := range cells {
+				if c.launcher.name == l && c.point == pt && c.action == a && c.victim == v {
+					both = append(both, c.what())
+				}
+			}
+		}
+		columns = append(columns, strings.Join(both, " / "))
+	}
+	return columns
+}
+
 // TestZWriteDocument writes docs/failures.md from a whole soak. Its name makes it
 // the last.
 func TestZWriteDocument(t *testing.T) {
@@ -44,10 +70,11 @@ func TestZWriteDocument(t *testing.T) {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("# Failures and how runs end\n")
-	p("Written by `make soak`. Every cell is a run of the real program with one fault; internal/soak says how each is judged:")
-	p("every other rank is gone within the timeouts (here %v for ranks, %v for the device) plus %v, no process is left, the message", bootstrapTimeout, deviceTimeout, slack)
-	p("names stage and rank, all ranks have one exit code, exit code 0 is only for a complete result, and what was measured is on disk and marked.\n")
-	p("`NVLS_ALLREDUCE_SOAK=all NVLS_ALLREDUCE_SOAK_ONLY='stop at verify' go test -v -timeout 1h ./internal/soak` runs the rows that match.\n")
+	p("Written by `make soak`, which took %.0f minutes on %d cores. Every cell is a run of the real program with one fault; internal/soak says how", time.Since(began).Minutes(), runtime.NumCPU())
+	p("each is judged: every other rank is gone within the timeouts (here %v for ranks, %v for the device) plus %v, no process and no file", bootstrapTimeout, deviceTimeout, slack)
+	p("is left, the message names stage and rank, all ranks have one exit code, exit code 0 is only for a complete result, and what was measured is")
+	p("on disk and marked: `running` if rank 0 went without a word, `failed` or `interrupted` if it could still write.\n")
+	p("`NVLS_ALLREDUCE_SOAK=all NVLS_ALLREDUCE_SOAK_ONLY='stop of rank 0 at verify' go test -v -timeout 2h ./internal/soak` runs the rows that match.\n")
 
 	longest := time.Duration(0)
 	for _, c := range matrixTable {
@@ -55,9 +82,10 @@ func TestZWriteDocument(t *testing.T) {
 	}
 	p("## A rank dies or falls silent\n")
 	p("%d runs, %d not as they should be. The longest time until every other rank was gone: %.1f s.\n", len(matrixTable), failed(matrixTable), longest.Seconds())
-	p("Rank 1 at a stage: kill (SIGKILL), stop (SIGSTOP), exit (exit code 1 without a word), close (its connections to other ranks), late")
-	p("(10 s), nofile (no descriptor can be opened from then on). A cell has the launcher's exit code; `*`: the launcher ended")
-	p("all ranks before one could speak, or they waited in MPI, which tells the stage but not who is missing; `0`: the fault did no harm, the result is complete.")
+	p("At a stage, to rank 1 / to rank 0, which has the outputs: kill (SIGKILL), stop (SIGSTOP), exit (exit code 1 without a word), close (its")
+	p("connections to other ranks), late (10 s), nofile (no descriptor can be opened from then on); and from then on no space where the results")
+	p("are (disk) or in /dev/shm (shm). A cell has the launcher's exit codes; `*`: the launcher ended all ranks before one could speak, or they")
+	p("waited in MPI, which tells the stage but not who is missing; `0`: the fault did no harm, the result is complete.")
 	var launchers []string
 	for _, c := range matrixTable {
 		if !slices.Contains(launchers, c.launcher.name) {
@@ -65,22 +93,10 @@ func TestZWriteDocument(t *testing.T) {
 		}
 	}
 	for _, l := range launchers {
-		var columns []string
-		for _, c := range matrixTable {
-			if c.launcher.name == l && !slices.Contains(columns, c.action) {
-				columns = append(columns, c.action)
-			}
-		}
-		p("\n### %s\n\n| stage | %s |\n|---|%s", l, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+		p("\n### %s\n\n| stage | %s |\n|---|%s", l, strings.Join(actions, " | "), strings.Repeat("---|", len(actions)))
 		for _, pt := range points {
-			var row []string
-			for _, c := range matrixTable {
-				if c.launcher.name == l && c.point == pt {
-					row = append(row, c.what())
-				}
-			}
-			if row != nil {
-				p("| %s | %s |", pt.stage, strings.Join(row, " | "))
+			if columns := row(matrixTable, l, pt); strings.Join(columns, "") != "" {
+				p("| %s | %s |", pt.stage, strings.Join(columns, " | "))
 			}
 		}
 	}
@@ -123,14 +139,39 @@ func TestZWriteDocument(t *testing.T) {
 		p("| %s | %s | %s | %d | %s |", k.stage, k.what, k.fallback, runs[k], strings.Join(words, ", "))
 	}
 	p("\n## Bad bytes\n")
-	p("`make fuzz FUZZTIME=10s` runs each fuzz target and prints how many inputs it tried. There are %d:\n", len(fuzzTargets(t)))
+	duration, counts := fuzzCounts(t)
+	p("`make fuzz FUZZTIME=%s | tee internal/soak/testdata/fuzz.txt`, with 8 GB of address space for each: no panic, no run that takes more.\n", duration)
+	p("| fuzz target | inputs tried |\n|---|---|")
 	for _, f := range fuzzTargets(t) {
-		p("- %s", f)
+		if counts[f] == "" {
+			t.Errorf("%s has no count for %s", fuzzed, f)
+		}
+		p("| %s | %s |", f, counts[f])
 	}
 	p("\nStrangers on a rank's socket (another run, no hello, too long, with descriptors, another user by SO_PEERCRED) are refused and logged: mpiboot/stranger_test.go.")
 	if err := os.WriteFile(document, []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// fuzzCounts reads for how long "make fuzz" ran each target, and how many inputs it
+// tried, by target.
+func fuzzCounts(t *testing.T) (duration string, counts map[string]string) {
+	text, err := os.ReadFile(fuzzed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts = map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 1:
+			duration = strings.TrimPrefix(f[0], "FUZZTIME=")
+		case len(f) == 4 && f[3] == "executions":
+			counts[strings.TrimPrefix(filepath.Dir(f[0]), "./")+" "+strings.TrimSuffix(f[1], ":")] = f[2]
+		}
+	}
+	return duration, counts
 }
 
 // fuzzTargets lists the fuzz targets of the project by folder and name.
