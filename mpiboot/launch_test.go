@@ -17,12 +17,13 @@ import (
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 )
 
 // launchRanks runs the own launcher in this process.
 func launchRanks(t *testing.T, np int, args ...string) (exit int, stdout, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var out, errs bytes.Buffer
 	exit, err := Launch(ctx, np, append([]string{os.Args[0], rankProgram}, args...), nil, &out, &errs)
@@ -30,7 +31,7 @@ func launchRanks(t *testing.T, np int, args ...string) (exit int, stdout, stderr
 		t.Fatalf("%v\n%s", err, errs.String())
 	}
 	if ctx.Err() != nil {
-		t.Fatalf("not ended within 30s\n%s\n%s", out.String(), errs.String())
+		t.Fatalf("not ended within %v\n%s\n%s", patience, out.String(), errs.String())
 	}
 	return exit, out.String(), errs.String()
 }
@@ -124,7 +125,7 @@ func TestLaunchDeath(t *testing.T) {
 
 func TestLaunchAbsent(t *testing.T) {
 	hurry(t, 300*time.Millisecond, 10*time.Second)
-	t.Setenv("TEST_TIMEOUT", "2s")
+	t.Setenv("TEST_TIMEOUT", programtest.Within(2*time.Second).String())
 	exit, _, errs := launchRanks(t, 2, "absent", "0")
 	if exit != 4 || !strings.Contains(errs, `stage "agreement on the exit code"`) || !strings.Contains(errs, "rank 1 did not answer within ") {
 		t.Errorf("exit code %d\n%s", exit, errs)
@@ -148,9 +149,9 @@ func TestLaunchNamespaces(t *testing.T) {
 	if out, err := exec.Command("unshare", "-rn", "true").CombinedOutput(); err != nil {
 		t.Skipf("unshare -rn: %v: %s", err, out)
 	}
-	exit, out := unshare("-r", "", "10s")
+	exit, out := unshare("-r", "", "1m")
 	checkRanks(t, 2, LauncherLocal, exit, out)
-	exit, out = unshare("-U", "", "10s") // no user is mapped
+	exit, out = unshare("-U", "", "1m") // no user is mapped
 	checkRanks(t, 2, LauncherLocal, exit, out)
 	exit, out = unshare("-rn", "", "500ms")
 	if exit != 4 || !strings.Contains(out, "networks of their own, set socket_dir") {
@@ -161,7 +162,7 @@ func TestLaunchNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	exit, out = unshare("-rn", dir, "10s")
+	exit, out = unshare("-rn", dir, "1m")
 	checkRanks(t, 2, LauncherLocal, exit, out)
 }
 
@@ -233,18 +234,24 @@ func (w *watched) String() string {
 	return w.all.String()
 }
 
+// await waits until text was written n times, or gives up.
+func (w *watched) await(text string, n int) {
+	for end := time.Now().Add(patience); strings.Count(w.String(), text) < n && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	}
+}
+
 // signalled starts cmd, does act once its ranks are ready, and gives its exit
 // code and output.
-func signalled(t *testing.T, cmd *exec.Cmd, text string, act func(pid int)) (int, string) {
+func signalled(t *testing.T, cmd *exec.Cmd, text string, act func(pid int, out *watched)) (int, string) {
 	t.Helper()
 	out := &watched{text: text}
-	out.seen = func() { go act(cmd.Process.Pid) }
+	out.seen = func() { go act(cmd.Process.Pid, out) }
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.WaitDelay = 2 * time.Second
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stop := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+	stop := time.AfterFunc(patience, func() { cmd.Process.Kill() })
 	defer stop.Stop()
 	cmd.Wait()
 	return cmd.ProcessState.ExitCode(), out.String()
@@ -252,11 +259,11 @@ func signalled(t *testing.T, cmd *exec.Cmd, text string, act func(pid int)) (int
 
 func TestLaunchPassesSignals(t *testing.T) {
 	cmd := exec.Command(os.Args[0], rankProgram, "launch", "3", "wait")
-	exit, out := signalled(t, cmd, "ready\n", func(pid int) {
+	exit, out := signalled(t, cmd, "ready\n", func(pid int, out *watched) {
 		syscall.Kill(pid, syscall.SIGUSR1)
-		time.Sleep(100 * time.Millisecond)
+		out.await("user defined signal 1", 3)
 		syscall.Kill(pid, syscall.SIGUSR2)
-		time.Sleep(100 * time.Millisecond)
+		out.await("user defined signal 2", 3)
 		syscall.Kill(pid, syscall.SIGTERM)
 	})
 	if exit != 143 {
@@ -274,7 +281,7 @@ func TestLaunchPassesSignals(t *testing.T) {
 // The ranks are in process groups of their own, so a terminal that goes away
 // reaches them only through the launcher; under nohup nothing ends.
 func TestLaunchHangup(t *testing.T) {
-	hangup := func(pid int) {
+	hangup := func(pid int, _ *watched) {
 		syscall.Kill(pid, syscall.SIGHUP)
 		time.Sleep(300 * time.Millisecond)
 		syscall.Kill(pid, syscall.SIGTERM)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot/mpi"
 )
@@ -48,16 +49,16 @@ func (s starter) command(t *testing.T, np int, scenario ...string) *exec.Cmd {
 	return exec.Command(s.bin, append(args, scenario...)...)
 }
 
+// patience is how long a command may take on a machine with other work.
+const patience = 3 * time.Minute
+
 // run gives the exit code and the output of cmd.
 func run(t *testing.T, cmd *exec.Cmd, env ...string) (int, string) {
 	t.Helper()
-	if cmd.Env == nil {
-		cmd.Env = os.Environ()
-	}
-	cmd.Env = append(cmd.Env, env...)
+	cmd.Env = programtest.Environ(cmd.Env, env...)
 	cmd.WaitDelay = 2 * time.Second
-	stop := time.AfterFunc(25*time.Second, func() {
-		t.Errorf("%v: not ended within 25s", cmd.Args)
+	stop := time.AfterFunc(patience, func() {
+		t.Errorf("%v: not ended within %v", cmd.Args, patience)
 		cmd.Process.Signal(syscall.SIGKILL)
 	})
 	defer stop.Stop()
@@ -277,8 +278,8 @@ func TestMPILate(t *testing.T) {
 		if !s.keeps(4, exit) || !strings.Contains(out, `MPI_Init_thread at stage "start of MPI" has not returned after `) {
 			t.Errorf("late: exit code %d\n%s", exit, out)
 		}
-		exit, out = run(t, s.command(t, 2, "absent", "0"), "TEST_TIMEOUT=4s")
-		if exit != 4 || !strings.Contains(out, `at stage "agreement on the exit code" did not complete (rank 0`) || !strings.Contains(out, `rank 1 did not answer within 4`) {
+		exit, out = run(t, s.command(t, 2, "absent", "0"), "TEST_TIMEOUT="+programtest.Within(4*time.Second).String())
+		if exit != 4 || !strings.Contains(out, `at stage "agreement on the exit code" did not complete (rank 0`) || !strings.Contains(out, `rank 1 did not answer within `) {
 			t.Errorf("absent: exit code %d\n%s", exit, out)
 		}
 	})
@@ -287,7 +288,7 @@ func TestMPILate(t *testing.T) {
 // After SIGTERM there is no MPI_Abort: the rank leaves by itself, at once.
 func TestMPIAbsentAfterTerm(t *testing.T) {
 	slurmtest.Require(t, "mpich", "mpiexec.mpich")
-	exit, out := run(t, starters[1].command(t, 2, "absent", "143"), "TEST_TIMEOUT=4s")
+	exit, out := run(t, starters[1].command(t, 2, "absent", "143"), "TEST_TIMEOUT="+programtest.Within(4*time.Second).String())
 	if !starters[1].keeps(143, exit) || strings.Contains(out, "MPI_Abort") || !strings.Contains(out, "(exit code 143)") {
 		t.Errorf("exit code %d\n%s", exit, out)
 	}
@@ -326,7 +327,7 @@ func TestMPIOneCannotListen(t *testing.T) {
 func TestSlurm(t *testing.T) {
 	c := slurmtest.Start(t)
 	srun := func(kind string, np int, scenario ...string) *exec.Cmd {
-		ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		t.Cleanup(cancel)
 		end := "1" // what the batch scripts use
 		if scenario[0] == "die" {
@@ -363,8 +364,8 @@ func TestSlurm(t *testing.T) {
 				t.Errorf("die: exit code %d\n%s", exit, out)
 			}
 			// What Slurm does at a time limit and for scancel: SIGTERM to every task.
-			exit, out := signalled(t, srun(s.kind, 2, "wait"), "ready\n", func(int) {
-				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			exit, out := signalled(t, srun(s.kind, 2, "wait"), "ready\n", func(int, *watched) {
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
 				c.Command(ctx, "scancel", "--partition=test", "--full").Run()
 			})
@@ -402,7 +403,7 @@ func TestSlurm(t *testing.T) {
 		if err := os.WriteFile(file, []byte(script.String()), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		exit, submit := run(t, c.Command(ctx, "sbatch", "--wait", "-n", "4", "-o", c.Dir+"/job.out", file))
 		b, err := os.ReadFile(c.Dir + "/job.out")

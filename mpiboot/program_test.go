@@ -100,7 +100,7 @@ func runRank(scenario string, args []string) {
 		select {
 		case <-c:
 			fmt.Println("SIGUSR1 arrived")
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			code = failure.Timeout
 		}
 		if nilDereference() != nil {

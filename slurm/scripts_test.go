@@ -186,7 +186,7 @@ func (u user) result(t *testing.T, path string, ranks int) *result.Run {
 // was restarted.
 func (u user) state(t *testing.T, job string) (state, exit, restarts string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	out, err := u.c.Command(ctx, "scontrol", "show", "job", job).CombinedOutput()
 	if err != nil {

@@ -37,7 +37,7 @@ func run(t *testing.T, argv ...string) outcome {
 	cmd.Env = Environ()
 	cmd.WaitDelay = 2 * time.Second
 	start := time.Now()
-	stop := time.AfterFunc(90*time.Second, func() {
+	stop := time.AfterFunc(4*time.Minute, func() {
 		t.Errorf("%v has not ended", argv)
 		cmd.Process.Kill()
 	})

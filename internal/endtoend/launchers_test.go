@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
 )
@@ -54,7 +53,7 @@ var (
 func slurm(c *slurmtest.Cluster, mpi string) launcher {
 	return launcher{name: "slurm", terminated: []int{143}, killed: []int{137, 1},
 		terminate: func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
 			if out, err := c.Command(ctx, "scancel", "--partition=test", "--full").CombinedOutput(); err != nil {
 				t.Fatalf("scancel: %v\n%s", err, out)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/leftovers"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
@@ -24,7 +25,7 @@ func measuring(t *testing.T, l launcher, np int) *process {
 	t.Helper()
 	p := job{launcher: l, np: np, flags: endless}.start(t)
 	row := regexp.MustCompile(`(?m)^ +\d+ +\d+ +float +sum +-1 .*\n`)
-	p.await("two rows", time.Minute, func() bool { return len(row.FindAllString(p.stdout.String(), 2)) == 2 })
+	p.await("two rows", limit, func() bool { return len(row.FindAllString(p.stdout.String(), 2)) == 2 })
 	return p
 }
 
@@ -38,9 +39,9 @@ func interrupt(t *testing.T, l launcher) {
 	} else if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	o := p.wait(time.Minute)
-	if took := time.Since(sent); took > 5*time.Second {
-		t.Errorf("ended %v after SIGTERM, want 5 s at most", took)
+	o := p.wait(limit)
+	if took, most := time.Since(sent), programtest.Within(5*time.Second); took > most {
+		t.Errorf("ended %v after SIGTERM, want %v at most", took, most)
 	}
 	if !slices.Contains(l.terminated, o.exit) {
 		t.Errorf("exit code %d, want one of %v", o.exit, l.terminated)
@@ -65,7 +66,7 @@ func TestSIGTERM(t *testing.T) {
 func TestSIGUSR1(t *testing.T) {
 	p := measuring(t, local, 2)
 	p.cmd.Process.Signal(syscall.SIGUSR1)
-	o := p.wait(20 * time.Second)
+	o := p.wait(limit)
 	o.want(t, 143)
 	if o.run == nil || o.run.Status != (result.Status{State: result.Interrupted, Reason: "SIGUSR1"}) {
 		t.Errorf("result is %+v", o.run)
@@ -83,9 +84,9 @@ func TestKilledRank(t *testing.T) {
 				t.Fatal(err)
 			}
 			killed := time.Now()
-			o := p.wait(time.Minute)
-			if took := time.Since(killed); took > 5*time.Second {
-				t.Errorf("ended %v after the kill, want 5 s at most", took)
+			o := p.wait(limit)
+			if took, most := time.Since(killed), programtest.Within(5*time.Second); took > most {
+				t.Errorf("ended %v after the kill, want %v at most", took, most)
 			}
 			if !slices.Contains(l.killed, o.exit) {
 				t.Errorf("exit code %d, want one of %v", o.exit, l.killed)
@@ -104,15 +105,15 @@ func TestKilledRank(t *testing.T) {
 // the message says who was waited for, by whom and in which stage.
 func TestStoppedRank(t *testing.T) {
 	p := job{launcher: local, np: 3, flags: "--mode p2p-two-shot -b 64 -e 64 -N 0 -T 1", config: "[bootstrap]\ntimeout = \"3s\"\n"}.start(t)
-	p.await("a row", time.Minute, func() bool { return strings.Contains(p.stdout.String(), " float ") })
+	p.await("a row", limit, func() bool { return strings.Contains(p.stdout.String(), " float ") })
 	rank1 := p.pid(1)
 	if err := syscall.Kill(rank1, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	p.await("the deadline", time.Minute, func() bool { return strings.Contains(p.stderr.String(), "rank 1 did not answer within 3") })
+	p.await("the deadline", limit, func() bool { return strings.Contains(p.stderr.String(), "rank 1 did not answer within 3") })
 	// The launcher would give it 15 s.
 	syscall.Kill(rank1, syscall.SIGKILL)
-	o := p.wait(time.Minute)
+	o := p.wait(limit)
 	if !slices.Contains([]int{4, 137}, o.exit) {
 		t.Errorf("exit code %d", o.exit)
 	}

@@ -30,7 +30,7 @@ func TestOutputThatFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+		timer := time.AfterFunc(limit, func() { cmd.Process.Kill() })
 		defer timer.Stop()
 		cmd.Wait()
 		return cmd.ProcessState.ExitCode(), b.String()

@@ -44,7 +44,8 @@ const GPUs = 8
 const Urgent = "urgent"
 
 // The configuration: one node of CPUs processors, scheduled at once. cred_expire
-// is how long a requeued job waits, 120 s by default. Tests may run several
+// is how long a job may take from its allocation to its start, which is long on a
+// busy machine, and how long a requeued job waits; 120 s by default. Tests may run several
 // clusters at once, and PMIx and user programs make folders that are named by job:
 // hence a TmpFS and job numbers for each cluster.
 var conf = template.Must(template.New("slurm.conf").Parse(`ClusterName=test
@@ -54,7 +55,7 @@ SlurmdPort={{.DPort}}
 SlurmUser={{.User}}
 SlurmdUser={{.User}}
 AuthType=auth/munge
-AuthInfo=socket={{.Dir}}/munge.sock,cred_expire=5
+AuthInfo=socket={{.Dir}}/munge.sock,cred_expire=30
 CredType=cred/munge
 StateSaveLocation={{.Dir}}/state
 SlurmdSpoolDir={{.Dir}}/spool

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/leftovers"
 )
@@ -21,7 +20,7 @@ func TestMain(m *testing.M) {
 
 func TestStart(t *testing.T) {
 	c := Start(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	out, err := c.Command(ctx, "srun", "-n3", "--label", "/bin/sh", "-c", "echo $SLURM_PROCID of $SLURM_STEP_NUM_TASKS").CombinedOutput()
 	if err != nil {

@@ -176,7 +176,7 @@ func (j job) run(t *testing.T) outcome {
 		select {
 		case <-ended:
 			running = false
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(50 * time.Millisecond): // a look at all processes is not cheap
 		}
 		if !o.fired {
 			if m := firedLine.FindStringSubmatch(out.String()); m != nil {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 )
 
 const sample = `// a comment
@@ -177,7 +179,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		begin := time.Now()
 		m, err := Parse(src)
-		if d := time.Since(begin); d > time.Second+time.Duration(len(src))*10*time.Microsecond {
+		if d := time.Since(begin); d > programtest.Within(time.Second+time.Duration(len(src))*10*time.Microsecond) {
 			t.Errorf("%v for %d bytes", d, len(src))
 		}
 		var se *SyntaxError
