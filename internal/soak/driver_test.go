@@ -159,7 +159,7 @@ func sampleFaults() []*driverFault {
 
 // faultBound is the longest time that such a run may take: two modes whose bind is
 // tried 10 times, a second apart, and every other wait once.
-const faultBound = 2*10*time.Second + othersBound + 10*time.Second
+const faultBound = 2*10*time.Second + bootstrapTimeout + deviceTimeout + slack + 10*time.Second
 
 func (f *driverFault) judge() {
 	o := f.outcome

@@ -27,14 +27,21 @@ const (
 	bootstrapTimeout = 6 * time.Second
 	deviceTimeout    = 3 * time.Second
 	slack            = 5 * time.Second
-	// othersBound is the longest time from the fault until every other rank is gone.
-	othersBound = bootstrapTimeout + deviceTimeout + slack
-	// jobBound is that until the launcher is. The own launcher gives ranks 5 s, then
-	// SIGTERM, then 10 s; Slurm as long.
-	jobBound = othersBound + 16*time.Second
 	// startBound is until the fault happens.
 	startBound = 90 * time.Second
 )
+
+// othersBound is the longest time from the fault until every other rank is gone.
+func (j job) othersBound() time.Duration {
+	return j.times(bootstrapTimeout+deviceTimeout) + slack
+}
+
+// jobBound is that until the launcher is gone. The own launcher gives ranks 5 s,
+// then SIGTERM, then 10 s; Slurm as long.
+func (j job) jobBound() time.Duration { return j.othersBound() + 16*time.Second }
+
+// times is a timeout as the job has it.
+func (j job) times(d time.Duration) time.Duration { return d * time.Duration(max(1, j.slow)) }
 
 const config = `[run]
 mode = ["nvls-zero-copy", "nvls-copy-in", "ring"]
@@ -47,9 +54,9 @@ max_bytes = "1K"
 warmup = 0
 iters = 1
 per_iteration = false
-timeout = "3s"
+timeout = "%v"
 [bootstrap]
-timeout = "6s"
+timeout = "%v"
 [sim]
 faults = [%s]
 `
@@ -66,6 +73,7 @@ type job struct {
 	odd      int
 	disk     string // size of the file system that the results are on; "": the machine's
 	shm      string // size of the ranks' /dev/shm; "": the test's
+	slow     int    // all timeouts are so many times longer; 0: once
 	fill     string // what the action fill fills: "disk", "shm", or "" for neither
 }
 
@@ -126,7 +134,7 @@ func (j job) run(t *testing.T) outcome {
 		quoted = append(quoted, strconv.Quote(f))
 	}
 	toml := filepath.Join(dir, "run.toml")
-	if err := os.WriteFile(toml, fmt.Appendf(nil, config, j.fallback, strings.Join(quoted, ", ")), 0o644); err != nil {
+	if err := os.WriteFile(toml, fmt.Appendf(nil, config, j.fallback, j.times(deviceTimeout), j.times(bootstrapTimeout), strings.Join(quoted, ", ")), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	results, shm := filepath.Join(dir, "results"), filepath.Join(dir, "shm")
@@ -195,7 +203,7 @@ func (j job) run(t *testing.T) outcome {
 		} else if othersGone.IsZero() {
 			othersGone = time.Now()
 		}
-		if limit := begin.Add(jobBound); time.Now().After(limit) && (o.fired || time.Since(start) > startBound) {
+		if limit := begin.Add(j.jobBound()); time.Now().After(limit) && (o.fired || time.Since(start) > startBound) {
 			o.stuck = true
 			cmd.Process.Kill()
 			<-ended

@@ -83,6 +83,7 @@ type cell struct {
 	action   string
 	victim   int
 	point    point
+	slow     int // see job
 	outcome  outcome
 	problems []string
 }
@@ -95,7 +96,7 @@ func (c *cell) is(actions ...string) bool { return slices.Contains(actions, c.ac
 
 // job is the run that the cell needs.
 func (c *cell) job() job {
-	j := job{launcher: c.launcher}
+	j := job{launcher: c.launcher, slow: c.slow}
 	action := c.action
 	switch action {
 	case "disk":
@@ -120,14 +121,15 @@ func (c *cell) judge() {
 	if o.stuck {
 		bad("it did not end")
 	}
-	if o.others > othersBound {
-		bad("other ranks were there %v after the fault, %v are allowed", o.others, othersBound)
+	if bound := c.job().othersBound(); o.others > bound && o.exit != 0 {
+		bad("other ranks were there %v after the fault, %v are allowed", o.others, bound)
 	}
 	if len(o.left) > 0 {
 		bad("processes %v were left", o.left)
 	}
-	// A rank that is killed while it writes leaves its temporary file.
-	if len(o.stray) > 0 && !c.is("kill", "exit", "stop") {
+	// A rank that is killed while it writes leaves its temporary file; MPI launchers
+	// kill after an abort.
+	if len(o.stray) > 0 && !c.is("kill", "exit", "stop") && !c.launcher.mpi {
 		bad("files %v were left", o.stray)
 	}
 	if strings.Contains(o.said, "panic:") || strings.Contains(o.said, "fatal error:") {
@@ -299,19 +301,28 @@ func TestMatrix(t *testing.T) {
 		if everything() {
 			most = cells[0].launcher.width
 		}
-		wg.Go(func() {
-			each(len(cells), most, func(i int) {
-				c := cells[i]
-				c.outcome = c.job().run(t)
-				if c.judge(); len(c.problems) > 0 {
-					t.Errorf("%v: exit %d after %v: %s\n%s", c, c.outcome.exit, c.outcome.took, strings.Join(c.problems, "; "), shorten(c.outcome.said))
-				}
-			})
-		})
+		wg.Go(func() { each(len(cells), most, func(i int) { cells[i].outcome = cells[i].job().run(t) }) })
 	}
 	wg.Wait()
+	// Where the machine was too busy for the ranks to come to the stage in time,
+	// nothing was tried yet.
 	cells := slices.Concat(groups...)
-	t.Logf("%d runs, %d with problems", len(cells), failed(cells))
+	for slow := 2; slow <= 8; slow *= 2 {
+		var again []*cell
+		for _, c := range cells {
+			if !c.outcome.fired {
+				c.slow = slow
+				again = append(again, c)
+			}
+		}
+		each(len(again), 4, func(i int) { again[i].outcome = again[i].job().run(t) })
+	}
+	for _, c := range cells {
+		if c.judge(); len(c.problems) > 0 {
+			t.Errorf("%v: exit %d after %v: %s\n%s", c, c.outcome.exit, c.outcome.took, strings.Join(c.problems, "; "), shorten(c.outcome.said))
+		}
+	}
+	t.Logf("%d runs, %d with problems, %d with longer timeouts", len(cells), failed(cells), slowed(cells))
 	if everything() {
 		matrixTable = cells
 	}
@@ -321,6 +332,17 @@ func failed(cells []*cell) int {
 	n := 0
 	for _, c := range cells {
 		if len(c.problems) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// slowed counts those that had longer timeouts.
+func slowed(cells []*cell) int {
+	n := 0
+	for _, c := range cells {
+		if c.slow > 1 {
 			n++
 		}
 	}

@@ -78,10 +78,16 @@ func TestZWriteDocument(t *testing.T) {
 
 	longest := time.Duration(0)
 	for _, c := range matrixTable {
-		longest = max(longest, c.outcome.others)
+		if c.outcome.exit != 0 && c.slow == 0 {
+			longest = max(longest, c.outcome.others)
+		}
 	}
 	p("## A rank dies or falls silent\n")
-	p("%d runs, %d not as they should be. The longest time until every other rank was gone: %.1f s.\n", len(matrixTable), failed(matrixTable), longest.Seconds())
+	p("%d runs, %d not as they should be. The longest time until every other rank was gone: %.1f s.", len(matrixTable), failed(matrixTable), longest.Seconds())
+	if n := slowed(matrixTable); n > 0 {
+		p("%d of them with 2 to 8 times the timeouts: the machine had other work, and the ranks had not come to the stage in time.", n)
+	}
+	p("")
 	p("At a stage, to rank 1 / to rank 0, which has the outputs: kill (SIGKILL), stop (SIGSTOP), exit (exit code 1 without a word), close (its")
 	p("connections to other ranks), late (10 s), nofile (no descriptor can be opened from then on); and from then on no space where the results")
 	p("are (disk) or in /dev/shm (shm). A cell has the launcher's exit codes; `*`: the launcher ended all ranks before one could speak, or they")
