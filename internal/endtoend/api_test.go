@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 )
 
 const module = "github.com/nvls-allreduce/nvls-allreduce"
@@ -244,7 +246,7 @@ func TestOutsideModule(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exe := filepath.Join(binDir, "outside")
+	exe := filepath.Join(dir, "outside")
 	cmd := exec.Command("go", "build", "-o", exe, ".")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off", "CGO_CFLAGS="+os.Getenv("CGO_CFLAGS")+" -Wno-deprecated-declarations")
@@ -253,7 +255,7 @@ func TestOutsideModule(t *testing.T) {
 	}
 	cmd = exec.Command(exe, filepath.Join(repo, "docs/examples/thread/1-nccl-nvls.json"))
 	cmd.Dir = dir
-	cmd.Env = environ(nil)
+	cmd.Env = programtest.Environ(nil)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
