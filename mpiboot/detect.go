@@ -108,6 +108,11 @@ func detect(environ []string, launcher string) (Evidence, error) {
 	alone := Evidence{Launcher: LauncherNone, Rank: 0, Size: 1, LocalRank: 0, LocalSize: 1, From: map[string]string{}}
 	switch launcher {
 	case LauncherNone:
+		// What cannot be read is not asked for.
+		if other, err := detect(environ, LauncherAuto); err == nil && other.Size > 1 {
+			alone.Note = fmt.Sprintf("started by %s as rank %d of %d (%s), but the launcher is set to %q: this is a world of one",
+				launcherName(other), other.Rank, other.Size, other.From["Rank"], LauncherNone)
+		}
 		return alone, nil
 	case LauncherAuto, "":
 		launcher = ""

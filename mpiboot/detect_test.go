@@ -42,6 +42,8 @@ func TestDetect(t *testing.T) {
 	local := Evidence{Launcher: LauncherLocal, Rank: 1, Size: 2, LocalRank: 1, LocalSize: 2}
 	noted := alone
 	noted.Note = "inside a Slurm allocation of 4 tasks, but not started by srun: this is a world of one"
+	denied := alone
+	denied.Note = `started by Open MPI's mpirun as rank 5 of 8 (OMPI_COMM_WORLD_RANK), but the launcher is set to "none": this is a world of one`
 	for _, tt := range []struct {
 		name string
 		env  []string
@@ -68,7 +70,8 @@ func TestDetect(t *testing.T) {
 		{"bare PMI", []string{"PMI_RANK=2", "PMI_SIZE=4"}, "", Evidence{Launcher: LauncherMPICH, PMI: "pmi", Rank: 2, Size: 4, LocalRank: -1, LocalSize: -1}},
 		{"prterun without Open MPI's variables", []string{"PMIX_RANK=2", "PMIX_NAMESPACE=prterun-1"}, "",
 			Evidence{Launcher: LauncherOpenMPI, PMI: "pmix", Rank: 2, Size: -1, LocalRank: -1, LocalSize: -1}},
-		{"asked for none", envOpenMPI, LauncherNone, alone},
+		{"asked for none", envOpenMPI, LauncherNone, denied},
+		{"asked for none, and there is none", nil, LauncherNone, alone},
 		{"asked for slurm inside mpirun", join(envOpenMPI, envSlurmPMI2), LauncherSlurm, with(slurm, "pmi2")},
 		{"asked for the inner of two", join([]string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1"}, envHydra), LauncherMPICH, hydra},
 	} {

@@ -152,7 +152,7 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 		}
 	}
 	w.enter(StageInit)
-	comm, err := lib.Init(ctx, endedInInit(ev, lib, h, w.hints))
+	comm, err := lib.Init(ctx, endedInInit(ev, lib, h, w.hints), w.crashedInMPI(h, StageInit))
 	if err != nil {
 		e := &failure.Error{Code: failure.CodeOf(err), What: "MPI could not be initialized", Err: err,
 			Where: fmt.Sprintf("rank %d on %s, %s, %s", ev.Rank, h.Name, lib.Version(), lib.File()), Do: remedy(ev), By: failure.User}

@@ -144,6 +144,20 @@ func TestMPINamespaces(t *testing.T) {
 	})
 }
 
+// MPICH maps a file that the limit on file sizes keeps empty, and crashes. That is
+// said in a line, and not by a trace of this program.
+func TestMPICrashInInit(t *testing.T) {
+	s := starters[1]
+	slurmtest.Require(t, s.pkg, s.bin)
+	exit, out := run(t, exec.Command(s.bin, "-np", "2", "sh", "-c", `ulimit -f 0; exec "$0" "$@"`, os.Args[0], rankProgram, "hello"))
+	if exit == 0 || strings.Contains(out, "goroutine ") {
+		t.Errorf("exit code %d\n%s", exit, out)
+	}
+	if !strings.Contains(out, `the MPI library crashed at stage "MPI_Init" (rank `) {
+		t.Skipf("this MPI library does not crash without shared memory: %s", out)
+	}
+}
+
 // libraryOf finds the file that the family's launcher loads by itself.
 func libraryOf(t *testing.T, abi mpi.ABI, pkg string) string {
 	t.Helper()

@@ -40,6 +40,10 @@ func namespaceOf(pid, kind string) string {
 // wholeMap is /proc/self/uid_map where there is no user namespace but the first.
 const wholeMap = "0 0 4294967295"
 
+// firstProcesses is the process namespace of the host, whose number Linux fixes
+// (PROC_PID_INIT_INO). A launcher that is not above a process there is none.
+const firstProcesses = "pid:[4026531836]"
+
 // look looks around. What it cannot find out counts as not seen.
 func look(env map[string]string) surroundings {
 	var s surroundings
@@ -55,13 +59,15 @@ func look(env map[string]string) surroundings {
 		s.process = fmt.Sprintf("this process has the number %d, and %s in /proc", os.Getpid(), self)
 	case differs:
 		s.process = fmt.Sprintf("%s here, %s of the launcher", namespaceOf("self", "pid"), theirs)
-	case launcher == "":
+	case launcher == "" && namespaceOf("self", "pid") != firstProcesses:
 		s.process = fmt.Sprintf("%s, in which no launcher is above this process", namespaceOf("self", "pid"))
 	}
 	if b, err := os.ReadFile("/proc/self/uid_map"); err == nil {
 		ids := strings.Join(strings.Fields(string(b)), " ")
 		// A launcher whose namespaces may be read is in the same one.
-		if theirs, differs := other("user"); ids != wholeMap && (differs || theirs == "") {
+		theirs, differs := other("user")
+		hidden := theirs == "" && (launcher != "" || s.process != "")
+		if ids != wholeMap && (differs || hidden) {
 			s.user = fmt.Sprintf("uid_map %q", ids)
 		}
 	}

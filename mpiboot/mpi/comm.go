@@ -55,17 +55,21 @@ type Comm struct {
 // Init calls MPI_Init_thread and sets MPI_ERRORS_RETURN. ifEnded is printed
 // should the library end the process meanwhile, as Open MPI does when srun
 // offers no interface that it speaks; the exit code is then that of
-// failure.Unavailable. A process initializes MPI once.
-func (l *Library) Init(ctx context.Context, ifEnded string) (*Comm, error) {
+// failure.Unavailable. ifCrashed is printed, with that code too, should it crash.
+// A process initializes MPI once.
+func (l *Library) Init(ctx context.Context, ifEnded, ifCrashed string) (*Comm, error) {
 	const stage = "start of MPI"
 	l.thread = newThread()
 	c := &Comm{lib: l}
-	text := C.CString(ifEnded)
+	text, crash := C.CString(ifEnded), C.CString(ifCrashed)
 	err := l.thread.do(ctx, "MPI_Init_thread", stage, func() error {
 		defer C.free(unsafe.Pointer(text))
+		defer C.free(unsafe.Pointer(crash))
 		return sigguard.GuardSignals(func() error {
 			C.nvls_mpi_arm(text, C.int(failure.Unavailable))
 			defer C.nvls_mpi_disarm()
+			C.nvls_mpi_guard(crash, C.int(failure.Unavailable))
+			defer C.nvls_mpi_unguard()
 			var provided C.int
 			required := C.int(l.consts.threadFunneled)
 			if err := l.errorOf("MPI_Init_thread", stage, C.nvls_mpi_init(&l.c, required, &provided)); err != nil {

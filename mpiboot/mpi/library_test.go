@@ -40,7 +40,7 @@ func TestStandardABI(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	c, err := lib.Init(ctx, "")
+	c, err := lib.Init(ctx, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
