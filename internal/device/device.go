@@ -155,7 +155,17 @@ type Stream interface {
 	Copy(dst, src Ptr, bytes uint64) error
 	// Set32 enqueues a fill of n 32-bit words.
 	Set32(dst Ptr, value uint32, n uint64) error
+	// Record makes e mark what this stream holds so far.
 	Record(e Event) error
+	// WaitEvent makes all work enqueued from now on wait for what e marks at this
+	// moment, on whatever stream of the device; an event that was never recorded
+	// holds up nothing.
+	//
+	// Between BeginCapture and EndCapture an event recorded on the capturing stream
+	// draws each stream that waits for it into the same recording, whose work goes
+	// into the graph as a branch of its own, until EndCapture. Every such branch
+	// must be waited for by the capturing stream before that.
+	WaitEvent(e Event) error
 	// Query reports whether all enqueued work is done. An error of a kernel is
 	// reported here and by Wait.
 	Query() (done bool, err error)
@@ -166,7 +176,8 @@ type Stream interface {
 	BeginCapture() error
 	// EndCapture ends the recording and makes an executable graph.
 	EndCapture() (Graph, error)
-	// Capturing reports whether the stream is between BeginCapture and EndCapture.
+	// Capturing reports whether the stream is between its own BeginCapture and
+	// EndCapture.
 	Capturing() bool
 	// LaunchGraph enqueues all work of g. It is not for a stream that is capturing.
 	LaunchGraph(g Graph) error
@@ -176,7 +187,7 @@ type Stream interface {
 // Event marks a moment in a stream.
 type Event interface {
 	// Since gives the time between an earlier event and this one. Both must
-	// have been reached.
+	// have been reached. An event recorded into a graph has no time.
 	Since(earlier Event) (time.Duration, error)
 	Close() error
 }

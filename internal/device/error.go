@@ -35,6 +35,11 @@ const (
 	NotPermitted     Code = 800
 	NotSupported     Code = 801
 	SystemNotReady   Code = 802
+	CaptureMerge     Code = 902
+	CaptureUnmatched Code = 903
+	CaptureUnjoined  Code = 904
+	CaptureIsolation Code = 905
+	CapturedEvent    Code = 907
 	Unknown          Code = 999
 )
 

@@ -211,6 +211,7 @@ int cuda_stream_create(const cuda_api *api, cu_handle ctx, cu_handle *stream) { 
 int cuda_stream_destroy(const cuda_api *api, cu_handle ctx, cu_handle stream) { IN(ctx, cuStreamDestroy_v2(stream)); }
 int cuda_stream_query(const cuda_api *api, cu_handle ctx, cu_handle stream) { IN(ctx, cuStreamQuery(stream)); }
 int cuda_stream_synchronize(const cuda_api *api, cu_handle ctx, cu_handle stream) { IN(ctx, cuStreamSynchronize(stream)); }
+int cuda_stream_wait_event(const cuda_api *api, cu_handle ctx, cu_handle stream, cu_handle event) { IN(ctx, cuStreamWaitEvent(stream, event, 0)); }
 
 // Relaxed: every other mode ties the end of the capture to the thread that
 // began it, and a goroutine may have moved to another one.

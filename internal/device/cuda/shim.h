@@ -130,6 +130,7 @@ typedef struct {
 	X(cuStreamDestroy_v2, (cu_handle stream)) \
 	X(cuStreamQuery, (cu_handle stream)) \
 	X(cuStreamSynchronize, (cu_handle stream)) \
+	X(cuStreamWaitEvent, (cu_handle stream, cu_handle event, unsigned int flags)) \
 	X(cuStreamBeginCapture_v2, (cu_handle stream, int mode)) \
 	X(cuStreamEndCapture, (cu_handle stream, cu_handle *graph)) \
 	X(cuGraphInstantiateWithFlags, (cu_handle *exec, cu_handle graph, unsigned long long flags)) \
@@ -225,6 +226,7 @@ int cuda_stream_create(const cuda_api *api, cu_handle ctx, cu_handle *stream);
 int cuda_stream_destroy(const cuda_api *api, cu_handle ctx, cu_handle stream);
 int cuda_stream_query(const cuda_api *api, cu_handle ctx, cu_handle stream);
 int cuda_stream_synchronize(const cuda_api *api, cu_handle ctx, cu_handle stream);
+int cuda_stream_wait_event(const cuda_api *api, cu_handle ctx, cu_handle stream, cu_handle event);
 int cuda_capture_begin(const cuda_api *api, cu_handle ctx, cu_handle stream);
 int cuda_capture_end(const cuda_api *api, cu_handle ctx, cu_handle stream, cu_handle *graph);
 int cuda_graph_instantiate(const cuda_api *api, cu_handle ctx, cu_handle graph, cu_handle *exec);

@@ -74,6 +74,15 @@ func (s *stream) Record(e device.Event) error {
 	return g.check("cuEventRecord", C.cuda_event_record(g.lib.api, g.ctx, ev.handle, s.handle))
 }
 
+func (s *stream) WaitEvent(e device.Event) error {
+	g := s.gpu
+	ev, ok := e.(*event)
+	if !ok {
+		return g.refuse("cuStreamWaitEvent", device.InvalidHandle, "the event is of another driver")
+	}
+	return g.check("cuStreamWaitEvent", C.cuda_stream_wait_event(g.lib.api, g.ctx, s.handle, ev.handle))
+}
+
 func (s *stream) Query() (done bool, err error) {
 	g := s.gpu
 	code := C.cuda_stream_query(g.lib.api, g.ctx, s.handle)

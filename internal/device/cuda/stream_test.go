@@ -200,3 +200,41 @@ func TestLaunchDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations a launch", n)
 	}
 }
+
+// A wait for an event of another stream holds up what comes after it; into a
+// recording it draws the stream that waits.
+func TestWaitEvent(t *testing.T) {
+	f := newFake(t, "")
+	_, g := f.open(t, "")
+	m := must(g.Alloc(2 << 20))
+	p := must(m.Map())
+	first, second, e := must(g.NewStream()), must(g.NewStream()), must(g.NewEvent())
+	const work = 30 * time.Millisecond
+	if err := errors.Join(first.Launch(kernel(t, g, "busy"), 1, 1, 0, words(uint64(work), 0)), first.Record(e), second.WaitEvent(e)); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := second.Query(); done || err != nil {
+		t.Errorf("the stream that waits is done: %v, %v", done, err)
+	}
+	if err := errors.Join(first.Wait(t.Context()), second.Wait(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := errors.Join(first.BeginCapture(), first.Record(e), second.WaitEvent(e), second.Set32(p, 7, 1), second.Record(e), first.WaitEvent(e), first.Copy(p+64, p, 4)); err != nil {
+		t.Fatal(err)
+	}
+	if first.Capturing() != true || second.Capturing() != false {
+		t.Errorf("capturing: %v and %v", first.Capturing(), second.Capturing())
+	}
+	graph := must(first.EndCapture())
+	host := make([]byte, 4)
+	if err := g.CopyToHost(host, p); err != nil || binary.NativeEndian.Uint32(host) == 7 {
+		t.Fatalf("what was only recorded was done: %v, %v", host, err)
+	}
+	if err := errors.Join(first.LaunchGraph(graph), first.Wait(t.Context()), g.CopyToHost(host, p+64)); err != nil || binary.NativeEndian.Uint32(host) != 7 {
+		t.Errorf("the graph left %v, %v", host, err)
+	}
+	if err := errors.Join(graph.Close(), e.Close(), second.Close(), first.Close(), m.Unmap(), m.Close()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -51,7 +51,10 @@ func Run(t *testing.T, s Subject) {
 	t.Run("WaitDeadline", func(t *testing.T) { solo(t, s, testWaitDeadline) })
 	t.Run("TwoStreams", func(t *testing.T) { solo(t, s, testTwoStreams) })
 	t.Run("Events", func(t *testing.T) { solo(t, s, testEvents) })
+	t.Run("WaitEvent", func(t *testing.T) { solo(t, s, testWaitEvent) })
 	t.Run("Graph", func(t *testing.T) { solo(t, s, testGraph) })
+	t.Run("GraphOfBranches", func(t *testing.T) { solo(t, s, testBranches) })
+	t.Run("UnjoinedBranch", func(t *testing.T) { solo(t, s, testUnjoined) })
 	t.Run("LaunchAllocatesNothing", func(t *testing.T) { solo(t, s, testLaunchAllocates) })
 
 	t.Run("ImportOfSomethingElse", func(t *testing.T) { solo(t, s, testImportOther) })

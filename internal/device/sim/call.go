@@ -132,5 +132,10 @@ var codeNames = map[device.Code]string{
 	device.NotPermitted:     "CUDA_ERROR_NOT_PERMITTED",
 	device.NotSupported:     "CUDA_ERROR_NOT_SUPPORTED",
 	device.SystemNotReady:   "CUDA_ERROR_SYSTEM_NOT_READY",
+	device.CaptureMerge:     "CUDA_ERROR_STREAM_CAPTURE_MERGE",
+	device.CaptureUnmatched: "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
+	device.CaptureUnjoined:  "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+	device.CaptureIsolation: "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+	device.CapturedEvent:    "CUDA_ERROR_CAPTURED_EVENT",
 	device.Unknown:          "CUDA_ERROR_UNKNOWN",
 }

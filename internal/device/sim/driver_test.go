@@ -165,7 +165,13 @@ func TestCaptureRefusesWaiting(t *testing.T) {
 	wantCode(t, waited(t, b.stream), device.IllegalState)
 	_, err = b.stream.Query()
 	wantCode(t, err, device.IllegalState)
-	wantCode(t, b.stream.Record(e), device.NotSupported)
+	never, err := b.NewEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.stream.Record(e); err != nil {
+		t.Fatal(err)
+	}
 	if err := b.stream.Set32(p, 5, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +182,53 @@ func TestCaptureRefusesWaiting(t *testing.T) {
 	closed(t, g)
 	wantCode(t, b.stream.LaunchGraph(g), device.InvalidHandle)
 	_, err = e.Since(e)
-	wantCode(t, err, device.InvalidHandle) // never recorded
+	wantCode(t, err, device.CapturedEvent)
+	_, err = never.Since(never)
+	wantCode(t, err, device.InvalidHandle)
+	wantCode(t, b.stream.WaitEvent(e), device.CapturedEvent) // its graph is complete
+}
+
+// Two recordings have nothing to do with each other, nor with events outside.
+func TestRecordingsStayApart(t *testing.T) {
+	b := newBench(t, open(t, create(t, sim.Options{Devices: 1, MemoryBytes: gib}), 0))
+	other, err := b.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside, outside := mustEvent(t, b), mustEvent(t, b)
+	for _, err := range []error{other.Record(outside), b.stream.BeginCapture(), other.BeginCapture(), b.stream.Record(inside)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantCode(t, other.WaitEvent(inside), device.CaptureMerge)
+	wantCode(t, b.stream.WaitEvent(outside), device.CaptureIsolation)
+	if _, err := other.EndCapture(); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.WaitEvent(inside); err != nil {
+		t.Fatal(err)
+	}
+	_, err = other.EndCapture() // it only joined
+	wantCode(t, err, device.CaptureUnmatched)
+	wantCode(t, waited(t, other), device.IllegalState)
+	if g, err := b.stream.EndCapture(); err != nil {
+		t.Fatal(err)
+	} else {
+		closed(t, g)
+	}
+	if err := waited(t, other); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustEvent(t *testing.T, b *bench) device.Event {
+	t.Helper()
+	e, err := b.NewEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 func TestDriverCloseWithOpenDevice(t *testing.T) {

@@ -12,8 +12,10 @@ type event struct {
 	d *gpu
 
 	mu      sync.Mutex
-	at      time.Time // of the latest record that was reached
-	pending int       // records that were not
+	at      time.Time     // of the latest record that was reached
+	pending int           // records that were not
+	latest  chan struct{} // of the latest record: closed when it is reached
+	mark    *mark         // of the latest record, when that was into a graph
 	closed  bool
 }
 
@@ -25,23 +27,66 @@ func (d *gpu) NewEvent() (device.Event, error) {
 	return e, nil
 }
 
-// expect counts a record that was enqueued.
-func (e *event) expect() error {
+// event is e, if it is one of this device.
+func (d *gpu) event(e device.Event) (*event, error) {
+	ev, ok := e.(*event)
+	if !ok || ev.d != d {
+		return nil, refuse(device.InvalidHandle, "the event is not of this device")
+	}
+	return ev, nil
+}
+
+// expect counts a record that was enqueued and gives what is closed when it is
+// reached.
+func (e *event) expect() (chan struct{}, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, refuse(device.InvalidHandle, "the event was closed")
+	}
+	e.pending++
+	e.latest, e.mark = make(chan struct{}), nil
+	return e.latest, nil
+}
+
+// recordInto makes the event stand for work of a graph.
+func (e *event) recordInto(m *mark) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return refuse(device.InvalidHandle, "the event was closed")
 	}
-	e.pending++
+	e.mark = m
 	return nil
 }
 
+// stands tells what the event stands for: a moment of a stream, work of a graph
+// that is being recorded, or nothing yet.
+func (e *event) stands() (chan struct{}, *mark, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, nil, refuse(device.InvalidHandle, "the event was closed")
+	}
+	if e.mark == nil {
+		return e.latest, nil, nil
+	}
+	r := e.mark.in
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return nil, nil, refuse(device.CapturedEvent, "the event was recorded into a graph that is complete")
+	}
+	return nil, e.mark, nil
+}
+
 // reach takes the time.
-func (e *event) reach() {
+func (e *event) reach(moment chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.at = time.Now()
 	e.pending--
+	close(moment)
 }
 
 // moment gives the event's time, if it has one.
@@ -51,6 +96,8 @@ func (e *event) moment() (time.Time, error) {
 	switch {
 	case e.closed:
 		return time.Time{}, refuse(device.InvalidHandle, "the event was closed")
+	case e.mark != nil:
+		return time.Time{}, refuse(device.CapturedEvent, "an event inside a graph has no time")
 	case e.pending != 0:
 		return time.Time{}, refuse(device.NotReady, "the event was not reached yet")
 	case e.at.IsZero():

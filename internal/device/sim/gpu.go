@@ -20,7 +20,7 @@ type gpu struct {
 	info     device.Info
 	space    *exec.Space
 	config   exec.Config
-	launches uint64 // in the weak memory model
+	launches atomic.Uint64 // in the weak memory model
 
 	ctx    context.Context // ends when the device is closed
 	cancel context.CancelCauseFunc

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
@@ -31,13 +32,11 @@ type stream struct {
 	enqueued  uint64
 	completed uint64
 	waiters   []waiter
-	capturing *graph
+	capturing *recording
+	branch    *branch // of the recording
 	closed    bool
 
-	// What follows belongs to the worker: the entry being executed, and its seat
-	// in the conductor's round.
-	running op
-	seat    *exec.Seat
+	running op // the entry being executed: the worker's own
 }
 
 // waiter is a call of Wait: its channel is closed when so much is completed.
@@ -134,18 +133,65 @@ func (st *stream) Set32(dst device.Ptr, value uint32, n uint64) error {
 }
 
 func (st *stream) Record(e device.Event) error {
-	return st.enqueue("cuEventRecord", "", func(o *op) error {
-		ev, ok := e.(*event)
-		switch {
-		case !ok || ev.d != st.d:
-			return refuse(device.InvalidHandle, "the event is not of this device")
-		case st.capturing != nil:
-			return refuse(device.NotSupported, "an event inside a graph has no time")
+	return st.d.do("cuEventRecord", "", func() error {
+		ev, err := st.d.event(e)
+		if err != nil {
+			return err
 		}
-		if err := ev.expect(); err != nil {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		if st.closed {
+			return refuse(device.InvalidHandle, "the stream was closed")
+		}
+		if st.capturing != nil {
+			return ev.recordInto(&mark{st.capturing, st.branch.after})
+		}
+		o, err := st.slot()
+		if err != nil {
+			return err
+		}
+		if o.moment, err = ev.expect(); err != nil {
 			return err
 		}
 		o.kind, o.event = opRecord, ev
+		st.push()
+		return nil
+	})
+}
+
+func (st *stream) WaitEvent(e device.Event) error {
+	return st.d.do("cuStreamWaitEvent", "", func() error {
+		ev, err := st.d.event(e)
+		if err != nil {
+			return err
+		}
+		moment, m, err := ev.stands()
+		if err != nil {
+			return err
+		}
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		switch {
+		case st.closed:
+			return refuse(device.InvalidHandle, "the stream was closed")
+		case m == nil && st.capturing != nil && moment != nil:
+			return refuse(device.CaptureIsolation, "the event was recorded outside the graph that the stream is recording")
+		case m == nil && moment == nil:
+			return nil
+		case m == nil:
+			o, err := st.slot()
+			if err != nil {
+				return err
+			}
+			o.kind, o.moment = opWait, moment
+			st.push()
+			return nil
+		case st.capturing == nil:
+			m.in.join(st)
+		case st.capturing != m.in:
+			return refuse(device.CaptureMerge, "the event belongs to another recording than the stream")
+		}
+		st.branch.after = append(slices.Clip(st.branch.after), m.after...)
 		return nil
 	})
 }
@@ -154,7 +200,7 @@ func (st *stream) Record(e device.Event) error {
 func (st *stream) Capturing() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.capturing != nil
+	return st.capturing != nil && st.capturing.origin == st
 }
 
 func (st *stream) LaunchGraph(g device.Graph) error {
@@ -196,9 +242,9 @@ func (st *stream) slot() (*op, error) {
 	if st.closed {
 		return nil, refuse(device.InvalidHandle, "the stream was closed")
 	}
-	if g := st.capturing; g != nil {
-		g.next = op{}
-		return &g.next, nil
+	if st.capturing != nil {
+		st.branch.next = op{}
+		return &st.branch.next, nil
 	}
 	if st.n == len(st.ring) {
 		bigger := make([]op, 2*len(st.ring))
@@ -211,8 +257,8 @@ func (st *stream) slot() (*op, error) {
 }
 
 func (st *stream) push() {
-	if g := st.capturing; g != nil {
-		g.ops = append(g.ops, g.next)
+	if st.capturing != nil {
+		st.capturing.add(st.branch)
 		return
 	}
 	st.n++

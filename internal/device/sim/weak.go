@@ -54,17 +54,16 @@ func (s *Session) openHistory() error {
 }
 
 // launchKernel runs a kernel in the session's memory model.
-func (st *stream) launchKernel(o *op) error {
-	d := st.d
+func (l *lane) launchKernel(o *op) error {
+	d := l.d
 	if !d.s.Weak() {
 		return o.kernel.Run(d.ctx, d.space, &d.config, o.launch)
 	}
 	cfg := d.config
-	cfg.Weak = &exec.Weak{History: d.s.history, Process: d.ordinal, Reached: d.s.Reached, Seed: d.s.Seed() + d.launches<<32}
-	d.launches++
-	if st.seat != nil {
-		cfg.Weak.Seed, cfg.Weak.Temper = st.seat.Next()
-		cfg.Weak.Turn, cfg.Now = st.seat.Turn, d.s.Conductor.Now
+	cfg.Weak = &exec.Weak{History: d.s.history, Process: d.ordinal, Reached: d.s.Reached, Seed: d.s.Seed() + (d.launches.Add(1)-1)<<32}
+	if l.seat != nil {
+		cfg.Weak.Seed, cfg.Weak.Temper = l.seat.Next()
+		cfg.Weak.Turn, cfg.Now = l.seat.Turn, d.s.Conductor.Now
 	}
 	return o.kernel.Run(d.ctx, d.space, &cfg, o.launch)
 }
@@ -80,12 +79,12 @@ func (d *gpu) synchronized() {
 const copyStep = 256
 
 // weakCopy does the beginning of a copy.
-func (st *stream) weakCopy(to, from []byte) (n int, err error) {
-	if st.seat != nil {
-		if err := st.seat.Turn(); err != nil {
+func (l *lane) weakCopy(to, from []byte) (n int, err error) {
+	if l.seat != nil {
+		if err := l.seat.Turn(); err != nil {
 			return 0, err
 		}
 	}
 	n = min(len(to), len(from), copyStep)
-	return n, st.d.s.history.Store(to[:n], from[:n], st.d.ordinal)
+	return n, l.d.s.history.Store(to[:n], from[:n], l.d.ordinal)
 }

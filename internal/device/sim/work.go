@@ -16,6 +16,7 @@ const (
 	opCopy
 	opSet
 	opRecord
+	opWait
 	opGraph
 )
 
@@ -30,41 +31,65 @@ type op struct {
 	n      uint64 // bytes, or words of a set
 	value  uint32
 	event  *event
+	moment chan struct{} // of a record or a wait: closed when it is reached
 	graph  *graph
+	branch int   // in a graph: which one this is a part of
+	after  []int // in a graph: pieces of work that must be done before
 }
 
-// execute does one piece of work. After a sticky error nothing is done any
-// more, but the queue still empties.
+// lane does work one piece after the other: a stream's worker for one entry of
+// its queue, or a branch of a graph.
+type lane struct {
+	d    *gpu
+	seat *exec.Seat // in the conductor's round; nil without one
+}
+
+// execute does one entry of a stream's queue.
 func (st *stream) execute(o *op) {
 	d := st.d
-	if o.kind == opRecord {
-		o.event.reach()
-		o.event = nil
+	switch o.kind {
+	case opRecord:
+		o.event.reach(o.moment)
+		o.event, o.moment = nil, nil
+		return
+	case opWait:
+		select {
+		case <-o.moment:
+		case <-d.ctx.Done():
+		}
+		o.moment = nil
 		return
 	}
-	if d.sticky.Load() != nil || d.ctx.Err() != nil {
-		return
-	}
-	if d.s.Conductor != nil && st.seat == nil && (o.kind == opLaunch || o.kind == opGraph) {
+	l := lane{d: d}
+	if d.s.Conductor != nil && (o.kind == opLaunch || o.kind == opGraph) && !d.lost() {
 		seat, err := d.s.Conductor.Sit(d.ctx, d.ordinal)
 		if err != nil {
 			d.kernelFailed(err)
 			return
 		}
-		st.seat = seat
-		defer func() {
-			st.seat = nil
-			seat.Leave()
-		}()
+		l.seat = seat
+		defer seat.Leave()
+	}
+	l.execute(o)
+}
+
+// lost reports whether the device does no more work: queues then still empty.
+func (d *gpu) lost() bool { return d.sticky.Load() != nil || d.ctx.Err() != nil }
+
+// execute does one piece of work.
+func (l *lane) execute(o *op) {
+	d := l.d
+	if d.lost() {
+		return
 	}
 	switch o.kind {
 	case opLaunch:
 		d.refresh()
-		if err := st.launchKernel(o); err != nil {
+		if err := l.launchKernel(o); err != nil {
 			d.kernelFailed(err)
 		}
 	case opCopy:
-		if err := st.copy(o.dst, o.src, o.n); err != nil {
+		if err := l.copy(o.dst, o.src, o.n); err != nil {
 			d.workFailed("cuMemcpyDtoDAsync", device.IllegalAddress, err)
 		}
 	case opSet:
@@ -74,9 +99,7 @@ func (st *stream) execute(o *op) {
 	case opGraph:
 		g := o.graph
 		o.graph = nil
-		for i := range g.ops {
-			st.execute(&g.ops[i])
-		}
+		l.run(g)
 	}
 }
 
@@ -113,8 +136,8 @@ func (d *gpu) workFailed(call string, code device.Code, err error) {
 }
 
 // copy moves bytes inside the address space. The ranges may not overlap.
-func (st *stream) copy(dst, src, bytes uint64) error {
-	d := st.d
+func (l *lane) copy(dst, src, bytes uint64) error {
+	d := l.d
 	to, err := d.space.Host(dst, bytes)
 	if err != nil {
 		return err
@@ -126,7 +149,7 @@ func (st *stream) copy(dst, src, bytes uint64) error {
 	for len(to) > 0 && len(from) > 0 {
 		var n int
 		if d.s.Weak() {
-			if n, err = st.weakCopy(to[0], from[0]); err != nil {
+			if n, err = l.weakCopy(to[0], from[0]); err != nil {
 				return err
 			}
 		} else {

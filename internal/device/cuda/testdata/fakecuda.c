@@ -375,8 +375,10 @@ API int cuMemUnmap(u64 at, size_t size)
 // --- streams, graphs, events, kernels ---------------------------------------
 
 typedef struct { int kind; u64 dst, src; size_t n; unsigned value; void *fn; unsigned char args[512]; } op;
-typedef struct { int n; op ops[32]; } recording;
-typedef struct { u64 busy_until; recording *capture; } stream;
+typedef struct stream stream;
+typedef struct { int n, members; op ops[256]; stream *member[8]; } recording; // member[0] began it
+struct stream { u64 busy_until; recording *capture; };
+typedef struct { u64 at; recording *capture; } event;
 typedef struct { char name[64]; } kernel;
 
 static void execute(stream *s, const op *o)
@@ -401,7 +403,7 @@ static void execute(stream *s, const op *o)
 static int enqueue(stream *s, op o)
 {
 	if (s->capture) {
-		if (s->capture->n == 32)
+		if (s->capture->n == 256)
 			return CAPTURE_INVALID;
 		s->capture->ops[s->capture->n++] = o;
 	} else {
@@ -424,17 +426,21 @@ API int cuStreamBeginCapture_v2(uintptr_t s, int mode)
 	IN_CONTEXT;
 	if (mode != 2 || ((stream *)s)->capture)
 		return INVALID_VALUE;
-	((stream *)s)->capture = calloc(1, sizeof(recording));
+	recording *r = calloc(1, sizeof(recording));
+	r->member[r->members++] = (stream *)s;
+	((stream *)s)->capture = r;
 	return 0;
 }
 
 API int cuStreamEndCapture(uintptr_t s, uintptr_t *graph)
 {
 	IN_CONTEXT;
-	if (!((stream *)s)->capture)
+	recording *r = ((stream *)s)->capture;
+	if (!r || r->member[0] != (stream *)s)
 		return CAPTURE_INVALID;
-	*graph = (uintptr_t)((stream *)s)->capture;
-	((stream *)s)->capture = NULL;
+	for (int i = 0; i < r->members; i++)
+		r->member[i]->capture = NULL;
+	*graph = (uintptr_t)r;
 	return 0;
 }
 
@@ -461,14 +467,35 @@ API int cuGraphLaunch(uintptr_t exec, uintptr_t s)
 	return 0;
 }
 
-API int cuEventCreate(uintptr_t *e, unsigned flags) { IN_CONTEXT; if (flags) return INVALID_VALUE; *e = (uintptr_t)calloc(1, sizeof(u64)); return 0; }
+API int cuEventCreate(uintptr_t *e, unsigned flags) { IN_CONTEXT; if (flags) return INVALID_VALUE; *e = (uintptr_t)calloc(1, sizeof(event)); return 0; }
 API int cuEventDestroy_v2(uintptr_t e) { IN_CONTEXT; free((void *)e); return 0; }
 
 API int cuEventRecord(uintptr_t e, uintptr_t s)
 {
 	IN_CONTEXT;
 	u64 t = now_ns(), busy = ((stream *)s)->busy_until;
-	*(u64 *)e = busy > t ? busy : t;
+	((event *)e)->at = busy > t ? busy : t;
+	((event *)e)->capture = ((stream *)s)->capture;
+	return 0;
+}
+
+// Streams execute at once and a graph in the order of its recording, so that a
+// wait only joins the recording, or makes the stream busy for as long.
+API int cuStreamWaitEvent(uintptr_t s, uintptr_t e, unsigned flags)
+{
+	IN_CONTEXT;
+	stream *st = (stream *)s;
+	recording *r = ((event *)e)->capture;
+	if (flags)
+		return INVALID_VALUE;
+	if (r && st->capture != r) {
+		if (st->capture || r->members == 8)
+			return CAPTURE_INVALID;
+		r->member[r->members++] = st;
+		st->capture = r;
+	}
+	if (!r && ((event *)e)->at > st->busy_until)
+		st->busy_until = ((event *)e)->at;
 	return 0;
 }
 
@@ -477,7 +504,7 @@ API int cuEventElapsedTime(float *ms, uintptr_t a, uintptr_t b) { (void)ms; (voi
 API int cuEventElapsedTime_v2(float *ms, uintptr_t a, uintptr_t b)
 {
 	IN_CONTEXT;
-	u64 x = *(u64 *)a, y = *(u64 *)b, t = now_ns();
+	u64 x = ((event *)a)->at, y = ((event *)b)->at, t = now_ns();
 	if (!x || !y)
 		return INVALID_HANDLE;
 	if (x > t || y > t)

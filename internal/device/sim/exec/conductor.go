@@ -31,7 +31,7 @@ type Conductor struct {
 	rounds uint64
 }
 
-// Seat is a rank's part in a round.
+// Seat is a rank's part in a round, or one of its parts.
 type Seat struct {
 	c     *Conductor
 	rank  int
@@ -147,6 +147,31 @@ func (s *Seat) Next() (seed, temper uint64) {
 		temper = 0
 	}
 	return s.seeds.Uint64(), temper
+}
+
+// Fork takes one more seat in the round for the rank of s, whose turn it must be:
+// for work that goes on beside that of s. number tells the seats of a rank apart.
+// Whoever gets it calls Begin first and Leave at the end.
+func (s *Seat) Fork(number int) *Seat {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	other := uint64(number) << 48
+	f := &Seat{c: c, rank: s.rank, wake: make(chan struct{}, 1), ctx: s.ctx, pace: []uint32{1, 1, 2, 4, 10}[c.rng.IntN(5)],
+		seeds: rand.New(rand.NewPCG(c.seed, c.rounds<<8|uint64(s.rank)|other)),
+		alike: rand.New(rand.NewPCG(c.seed, c.rounds<<8|0xff|other))}
+	c.round = append(c.round, f)
+	return f
+}
+
+// Begin waits for the first turn of a seat that Fork gave.
+func (s *Seat) Begin() error {
+	select {
+	case <-s.wake:
+		return nil
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
 }
 
 // Leave ends a rank's part in the round.
