@@ -16,6 +16,7 @@ compile() { # source, architecture, PTX feature, output, defines
 
 compile link.cu sm_80 ptx71 link.ptx
 compile link_bulk.cu sm_90 ptx80 link_bulk.ptx
+compile rank_barrier.cu sm_80 ptx71 rank_barrier.ptx
 for type in Int8 Uint8 Int32 Uint32 Int64 Uint64 Half Float Double BFloat16; do
   name=$(echo "$type" | tr '[:upper:]' '[:lower:]')
   compile portable.cu sm_80 ptx71 "portable_$name.ptx" -DELEMENT="$type"

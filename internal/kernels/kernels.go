@@ -36,6 +36,8 @@ const (
 	PushBulk     Family = "push_bulk"      // push by bulk copies from shared memory
 	Ring         Family = "ring"           // reduce-scatter and all-gather around a ring
 	CopyIn       Family = "copy_in"        // two-shot on a staging buffer, over peers' mappings
+	LocalReduce  Family = "local_reduce"   // reduce what copy engines brought, into own memory
+	RankBarrier  Family = "rank_barrier"   // orders what streams of several ranks do; of no element type
 	NVLSZeroCopy Family = "nvls_zero_copy" // two-shot over a multicast object
 	NVLSCopyIn   Family = "nvls_copy_in"   // copy-in over a multicast object
 	Fill         Family = "fill"           // writes a rank's input
@@ -52,16 +54,18 @@ func (f Family) module() string {
 		return "nvls"
 	case f == PushBulk:
 		return "bulk"
+	case f == RankBarrier:
+		return "rank_barrier"
 	}
 	return "portable"
 }
 
 // Capability is the least compute capability that the family's instructions need.
 func (f Family) Capability() (major, minor int) {
-	if f.module() == "portable" {
-		return 8, 0
+	if f == PushBulk || f.NeedsMulticast() {
+		return 9, 0
 	}
-	return 9, 0
+	return 8, 0
 }
 
 // SharedBytes is the dynamic shared memory that a launch gives each block.
@@ -75,14 +79,23 @@ func (f Family) SharedBytes() uint32 {
 // MaxThreads is the block size that the kernels are compiled for.
 const MaxThreads = 512
 
+// Of a RankBarrier, what stands for the operation says what is waited for.
+const (
+	Scattered = "scattered" // the peers' copies into scratch memory
+	Gathered  = "gathered"  // the peers' copies of their results
+)
+
 // Entry is the name of the kernel of a family for an operation, one of sum,
-// prod, min and max.
+// prod, min and max; of a RankBarrier, for Scattered or Gathered.
 func Entry(f Family, op string) string { return string(f) + "_" + op }
 
 // Module returns the whole PTX text of the module that a family is in: element is
-// a data type's name ("float", "bfloat16", …).
+// a data type's name ("float", "bfloat16", …), of no matter for a RankBarrier.
 func Module(element string, f Family) (string, error) {
-	name := f.module() + "_" + element
+	name := f.module()
+	if f != RankBarrier {
+		name += "_" + element
+	}
 	b, err := files.ReadFile("ptx/" + name + ".ptx")
 	if err != nil {
 		return "", fmt.Errorf("no kernels %s are built", name)

@@ -27,8 +27,8 @@ func TestArgumentSizes(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := param.FindAllStringSubmatch(ptx+bulk, -1)
-		if len(found) != 9*4 {
-			t.Fatalf("%s: %d kernels, want 36", e, len(found))
+		if len(found) != 10*4 {
+			t.Fatalf("%s: %d kernels, want 40", e, len(found))
 		}
 		for _, m := range found {
 			want := unsafe.Sizeof(Args{})

@@ -24,7 +24,8 @@ func NewLibrary(dev device.Device) *Library {
 }
 
 // Function returns the kernel of a family for an element type and an operation
-// (sum, prod, min, max), loading it on first use.
+// (sum, prod, min, max), loading it on first use; of RankBarrier, for "" and what
+// is waited for.
 func (l *Library) Function(f Family, element, op string) (device.Function, error) {
 	key := element + " " + Entry(f, op)
 	if fn, ok := l.functions[key]; ok {

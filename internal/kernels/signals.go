@@ -30,6 +30,8 @@ var stages = map[Stage]string{
 	8:  "for a peer's packet",
 	9:  "for the peers' inputs to be in scratch memory",
 	10: "for the peers' results",
+	11: "for the peers' copies of their inputs into scratch memory",
+	12: "for the peers' copies of their results",
 }
 
 func (s Stage) String() string {

@@ -14,11 +14,8 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 )
 
-// Close stops a kernel that would spin for ever.
-func TestCloseStopsKernels(t *testing.T) {
-	s := create(t, sim.Options{Devices: 1, MemoryBytes: gib})
-	d := open(t, s, 0)
-	m, err := d.LoadModule(`
+// spinPTX has a kernel that waits for a word to change from 0.
+const spinPTX = `
 .version 7.1
 .target sm_80
 .address_size 64
@@ -34,7 +31,13 @@ $again:
 	@%p1 bra $again;
 	ret;
 }
-`)
+`
+
+// Close stops a kernel that would spin for ever.
+func TestCloseStopsKernels(t *testing.T) {
+	s := create(t, sim.Options{Devices: 1, MemoryBytes: gib})
+	d := open(t, s, 0)
+	m, err := d.LoadModule(spinPTX)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,5 +254,46 @@ func TestDriverCloseWithOpenDevice(t *testing.T) {
 	wantCode(t, err, device.NotInitialized)
 	if got := r.Devices(); len(got) != 0 {
 		t.Errorf("a closed session has the devices %v", got)
+	}
+}
+
+// A branch of a graph goes on while a kernel of another one waits for it, whatever
+// the order in which they were recorded.
+func TestBranchesRunAtOnce(t *testing.T) {
+	b := newBench(t, open(t, create(t, sim.Options{Devices: 1, MemoryBytes: gib}), 0))
+	other, err := b.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, p := b.alloc(sim.Granule)
+	m, err := b.LoadModule(spinPTX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spin, err := m.Function("spin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustEvent(t, b)
+	for _, err := range []error{
+		b.stream.BeginCapture(), b.stream.Set32(p, 0, 1), b.stream.Record(e), other.WaitEvent(e),
+		b.stream.Launch(spin, 1, 32, 0, binary.NativeEndian.AppendUint64(nil, uint64(p))), other.Set32(p, 1, 1),
+		other.Record(e), b.stream.WaitEvent(e),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := b.stream.EndCapture()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := b.stream.LaunchGraph(g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := waited(t, b.stream); err != nil {
+		t.Fatal(err)
 	}
 }

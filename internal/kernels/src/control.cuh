@@ -36,8 +36,8 @@ struct Signals {
 
 struct Args {
   Signals* self;
-  u64 peerIn[kMaxRanks];   // two-shot: send buffers, own first; one-shot: in rank order; copy-in: staging, own first
-  u64 peerOut[kMaxRanks];  // two-shot, push: receive buffers, own first; packet: inboxes in rank order; ring: [0] is the next rank's receive buffer
+  u64 peerIn[kMaxRanks];   // two-shot: send buffers, own first; one-shot: in rank order; copy-in: staging, own first; local reduce: the parts, own first
+  u64 peerOut[kMaxRanks];  // two-shot, push: receive buffers, own first; packet: inboxes in rank order; ring: [0] is the next rank's receive buffer; local reduce: [0] is the result
   u64 in, out;             // own send and receive buffer
   u64 multicastIn, multicastOut;  // zero-copy: both buffers; copy-in: In is the staging buffer
   u64 count;    // elements
@@ -66,6 +66,8 @@ enum Stage : u32 {
   kPacket = 8,     // waiting for a peer's packet
   kPushed = 9,     // push: waiting for the peers' inputs to be in scratch
   kDone = 10,      // push: waiting for the peers' results, which also frees scratch
+  kScattered = 11, // copy engines: waiting for the peers' copies into scratch
+  kGathered = 12,  // copy engines: waiting for the peers' copies of their results
 };
 
 DEVICE Signals* peerSignals(const Args& a, u32 rank) { return (Signals*)a.self->peer[rank]; }

@@ -3,6 +3,7 @@
 #include "by_ranks.cuh"
 #include "copy_in.cuh"
 #include "data.cuh"
+#include "local_reduce.cuh"
 #include "one_shot.cuh"
 #include "packet.cuh"
 #include "push.cuh"
@@ -13,6 +14,7 @@
 #define TWO_SHOT(Op, N) twoShot<ELEMENT, Op, N, Peers<ELEMENT, Op, N>>(a)
 #define PACKET(Op, N) packetOneShot<ELEMENT, Op, N>(a)
 #define PUSH(Op, N) pushAllReduce<ELEMENT, Op, N>(a)
+#define LOCAL_REDUCE(Op, N) localReduce<ELEMENT, Op, N>(a)
 #define COPY_IN(Op, N) copyIn<ELEMENT, Op, N, Peers<ELEMENT, Op, N>>(a)
 
 #define KERNELS(op, Op)                                                      \
@@ -21,6 +23,7 @@
   ALL_REDUCE packet_##op(Args a) { BY_RANKS(Op, PACKET) }                    \
   ALL_REDUCE push_##op(Args a) { BY_RANKS(Op, PUSH) }                        \
   ALL_REDUCE copy_in_##op(Args a) { BY_RANKS(Op, COPY_IN) }                  \
+  ALL_REDUCE local_reduce_##op(Args a) { BY_RANKS(Op, LOCAL_REDUCE) }        \
   ALL_REDUCE ring_##op(Args a) { ring<ELEMENT, Op>(a); }                     \
   ALL_REDUCE fill_##op(DataArgs a) { fillInput<ELEMENT, Op>(a); }            \
   ALL_REDUCE check_##op(DataArgs a) { checkResult<ELEMENT, Op>(a); }
