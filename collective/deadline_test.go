@@ -19,15 +19,16 @@ import (
 func TestKernelDeadline(t *testing.T) {
 	const n, absent, timeout = 3, 1, 700 * time.Millisecond
 	stages := map[string]string{
-		"nvls-zero-copy": "for the peers' kernels to start",
-		"nvls-copy-in":   "for the peers' chunk to be in the staging buffer",
-		"p2p-copy-in":    "for the peers' chunk to be in the staging buffer",
-		"ring":           "for the previous rank's data in the ring",
-		"p2p-one-shot":   "for the peers' kernels to start",
-		"p2p-two-shot":   "for the peers' kernels to start",
-		"p2p-packet":     "for a peer's packet",
-		"p2p-push-bulk":  "for the peers' inputs to be in scratch memory",
-		"p2p-push":       "for the peers' inputs to be in scratch memory",
+		"nvls-zero-copy":  "for the peers' kernels to start",
+		"nvls-copy-in":    "for the peers' chunk to be in the staging buffer",
+		"p2p-copy-in":     "for the peers' chunk to be in the staging buffer",
+		"ring":            "for the previous rank's data in the ring",
+		"p2p-one-shot":    "for the peers' kernels to start",
+		"p2p-two-shot":    "for the peers' kernels to start",
+		"p2p-packet":      "for a peer's packet",
+		"p2p-push-bulk":   "for the peers' inputs to be in scratch memory",
+		"p2p-push":        "for the peers' inputs to be in scratch memory",
+		"p2p-copy-engine": "for the peers' copies of their inputs into scratch memory",
 	}
 	for i := range len(stages) {
 		grouptest.Run(t, n, func(_ int, o *collective.Options) { o.Timeout = timeout }, func(r *grouptest.Rank) {

@@ -14,53 +14,101 @@ type Geometry struct {
 	Blocks, Threads uint32
 }
 
-// Launch is a prepared call that is one kernel. It is launched as a graph of one
-// node, which costs the host less than half of what launching the kernel costs
-// (docs/measurements/launch.md), or as a kernel into a graph that is captured.
-type Launch struct {
-	fn        device.Function
-	geometry  Geometry
-	args      kernels.Args
-	shared    uint32 // bytes a block
-	algorithm string
-	graph     device.Graph
+// Kernel is a kernel with its arguments.
+type Kernel struct {
+	fn       device.Function
+	geometry Geometry
+	args     kernels.Args
+	shared   uint32 // bytes a block
 }
 
-// NewLaunch loads the kernel of a family for a call and completes its arguments
+// NewKernel loads the kernel of a family for a call and completes its arguments
 // with what is the same for all kernels.
-func (g *Group) NewLaunch(f KernelFamily, c Call, geo Geometry, args KernelArgs) (Prepared, error) {
-	if err := geo.check(); err != nil {
-		return nil, err
-	}
+func (g *Group) NewKernel(f KernelFamily, c Call, geo Geometry, args KernelArgs) (*Kernel, error) {
 	op := c.Op.String()
 	if c.Op == Avg {
 		op, args.Average = Sum.String(), kernels.AverageOver(g.Size())
 	}
-	fn, err := g.library.Function(f, c.DType.String(), op)
+	args.In, args.Out = uint64(c.Send.Local()), uint64(c.Recv.Local())
+	args.Count = c.Count
+	return g.newKernel(f, c.DType.String(), op, geo, args)
+}
+
+// NewRankBarrier loads the kernel that waits for the peers: for kernels.Scattered
+// or kernels.Gathered.
+func (g *Group) NewRankBarrier(what string) (*Kernel, error) {
+	return g.newKernel(kernels.RankBarrier, "", what, Geometry{Blocks: 1, Threads: 32}, kernels.Args{})
+}
+
+func (g *Group) newKernel(f kernels.Family, element, op string, geo Geometry, args kernels.Args) (*Kernel, error) {
+	if err := geo.check(); err != nil {
+		return nil, err
+	}
+	fn, err := g.library.Function(f, element, op)
 	if err != nil {
 		return nil, g.at(err)
 	}
 	args.Self = uint64(g.space.Signals())
-	args.In, args.Out = uint64(c.Send.Local()), uint64(c.Recv.Local())
-	args.Count = c.Count
 	args.Rank, args.Ranks = uint32(g.Rank()), uint32(g.Size())
 	args.Timeout = uint64(g.Timeout().Nanoseconds())
-	l := &Launch{fn: fn, geometry: geo, args: args, shared: f.SharedBytes(), algorithm: fmt.Sprintf("%s %dx%d", algorithmName(f), geo.Blocks, geo.Threads)}
-	if g.stream.Capturing() {
-		return l, nil
-	}
-	if err := l.record(g.stream); err != nil {
-		return nil, g.at(err)
-	}
-	return l, nil
+	return &Kernel{fn: fn, geometry: geo, args: args, shared: f.SharedBytes()}, nil
 }
 
-// record makes the graph of one node on a stream that is not capturing.
-func (l *Launch) record(s device.Stream) error {
+// With is the kernel with some of its arguments changed.
+func (k *Kernel) With(change func(*KernelArgs)) *Kernel {
+	other := *k
+	change(&other.args)
+	return &other
+}
+
+// Enqueue launches the kernel on a stream.
+func (k *Kernel) Enqueue(s Stream) error {
+	return s.Launch(k.fn, k.geometry.Blocks, k.geometry.Threads, k.shared, k.args.Bytes())
+}
+
+// Work is what a prepared call puts on a stream, piece by piece.
+type Work interface {
+	Enqueue(Stream) error
+}
+
+// Recorded is a prepared call that is launched as a graph of its work. For a single
+// kernel that costs the host less than half of what launching the kernel costs
+// (docs/measurements/launch.md). Into a graph that is captured the work goes piece
+// by piece.
+type Recorded struct {
+	work      Work
+	algorithm string
+	graph     device.Graph // nil when it was prepared while the group's stream was capturing
+}
+
+// NewLaunch prepares a call that is one kernel, of a family, with args completed as
+// by NewKernel.
+func (g *Group) NewLaunch(f KernelFamily, c Call, geo Geometry, args KernelArgs) (Prepared, error) {
+	k, err := g.NewKernel(f, c, geo, args)
+	if err != nil {
+		return nil, err
+	}
+	return g.Record(k, fmt.Sprintf("%s %dx%d", algorithmName(f), geo.Blocks, geo.Threads))
+}
+
+// Record prepares a call that is some work, and names it: Prepared.Algorithm.
+func (g *Group) Record(w Work, algorithm string) (Prepared, error) {
+	r := &Recorded{work: w, algorithm: algorithm}
+	if g.stream.Capturing() {
+		return r, nil
+	}
+	if err := r.record(g.stream); err != nil {
+		return nil, g.at(err)
+	}
+	return r, nil
+}
+
+// record makes the graph on a stream that is not capturing.
+func (r *Recorded) record(s device.Stream) error {
 	if err := s.BeginCapture(); err != nil {
 		return err
 	}
-	err := l.Enqueue(s)
+	err := r.work.Enqueue(s)
 	graph, endErr := s.EndCapture()
 	if err := errors.Join(err, endErr); err != nil {
 		if graph != nil {
@@ -68,27 +116,27 @@ func (l *Launch) record(s device.Stream) error {
 		}
 		return err
 	}
-	l.graph = graph
+	r.graph = graph
 	return nil
 }
 
 // Enqueue implements Prepared.
-func (l *Launch) Enqueue(s Stream) error {
-	if l.graph != nil && !s.Capturing() {
-		return s.LaunchGraph(l.graph)
+func (r *Recorded) Enqueue(s Stream) error {
+	if r.graph != nil && !s.Capturing() {
+		return s.LaunchGraph(r.graph)
 	}
-	return s.Launch(l.fn, l.geometry.Blocks, l.geometry.Threads, l.shared, l.args.Bytes())
+	return r.work.Enqueue(s)
 }
 
 // Algorithm implements Prepared.
-func (l *Launch) Algorithm() string { return l.algorithm }
+func (r *Recorded) Algorithm() string { return r.algorithm }
 
 // Close implements Prepared.
-func (l *Launch) Close() error {
-	if l.graph == nil {
+func (r *Recorded) Close() error {
+	if r.graph == nil {
 		return nil
 	}
-	return l.graph.Close()
+	return r.graph.Close()
 }
 
 // algorithmName is the shape of a family's data movement. Multicast or not is
@@ -118,7 +166,7 @@ func (g *Group) Trivial(c Call) (p Prepared, ok bool) {
 
 type copyCall struct{ c Call }
 
-func (c copyCall) Enqueue(s device.Stream) error {
+func (c copyCall) Enqueue(s Stream) error {
 	if c.c.Count == 0 || c.c.InPlace() {
 		return nil
 	}

@@ -27,8 +27,10 @@ func fallbacks(r *grouptest.Rank) []collective.AllReducer {
 	t := collective.Tuning{}
 	c, err := fallback.NewCopyIn(context.Background(), r.Group, 1, t)
 	r.OK(err, "NewCopyIn of fallback")
+	e, err := fallback.NewCopyEngine(context.Background(), r.Group, collective.Tuning{Chunk: 512, Slots: 3})
+	r.OK(err, "NewCopyEngine")
 	return []collective.AllReducer{
-		c, fallback.NewRing(r.Group, t), fallback.NewP2P(r.Group, fallback.OneShot, t),
+		c, e, fallback.NewRing(r.Group, t), fallback.NewP2P(r.Group, fallback.OneShot, t),
 		fallback.NewP2P(r.Group, fallback.TwoShot, t), fallback.NewP2P(r.Group, fallback.Packet, t), fallback.NewP2P(r.Group, fallback.Push, t),
 		fallback.NewP2P(r.Group, fallback.PushBulk, t),
 	}

@@ -5,16 +5,21 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 )
 
-// Tuning overrides the launch geometry that a plan would choose. Zero fields are
-// automatic. All ranks must use the same.
+// Tuning overrides what a plan would choose. Zero fields are automatic. All ranks
+// must use the same.
 type Tuning struct {
+	// Blocks and Threads are the launch geometry of the kernel that reduces.
 	Blocks, Threads uint32
+	// Chunk is how many bytes a copy of p2p-copy-engine moves, and Slots in how many
+	// slots of scratch memory they arrive in turn. Other modes have neither.
+	Chunk uint64
+	Slots uint32
 }
 
 // Geometry chooses grid and block for a kernel in which work threads have
 // something to do, with at most maxBlocks blocks.
 func (t Tuning) Geometry(work uint64, maxBlocks uint32) Geometry {
-	g := Geometry(t)
+	g := Geometry{t.Blocks, t.Threads}
 	if g.Threads == 0 {
 		// Whole warps; at least two, so that a barrier has a thread a rank.
 		g.Threads = uint32(min(max(CeilDiv(work, 32)*32, 64), kernels.MaxThreads))

@@ -39,8 +39,20 @@ func packet() grouptest.Mode {
 	return m
 }
 
+// copyEngine is the suite's view of copies in chunks of so many bytes, in so many
+// slots; 0 is automatic.
+func copyEngine(name string, chunk uint64, slots uint32) grouptest.Mode {
+	return grouptest.Mode{Name: name, New: func(r *grouptest.Rank, t collective.Tuning, _ ...*collective.Memory) collective.AllReducer {
+		t.Chunk, t.Slots = chunk, slots
+		c, err := fallback.NewCopyEngine(context.Background(), r.Group, t)
+		r.OK(err, "NewCopyEngine")
+		return c
+	}}
+}
+
 func modes() []grouptest.Mode {
-	return []grouptest.Mode{ring(), p2p("p2p-one-shot", fallback.OneShot), p2p("p2p-two-shot", fallback.TwoShot), p2p("p2p-push", fallback.Push), p2p("p2p-push-bulk", fallback.PushBulk), packet(), copyIn(1)}
+	return []grouptest.Mode{ring(), p2p("p2p-one-shot", fallback.OneShot), p2p("p2p-two-shot", fallback.TwoShot), p2p("p2p-push", fallback.Push), p2p("p2p-push-bulk", fallback.PushBulk), packet(), copyIn(1),
+		copyEngine("p2p-copy-engine", 0, 0), copyEngine("p2p-copy-engine in small chunks", 512, 2)}
 }
 
 func TestModes(t *testing.T) {
