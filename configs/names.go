@@ -13,8 +13,10 @@ const (
 	// ModeP2PPushBulk is p2p-push by bulk copies, where the GPUs have them.
 	ModeP2PPushBulk = "p2p-push-bulk"
 	ModeP2PCopyIn   = "p2p-copy-in"
-	ModeAuto        = "auto" // the fastest that can run at each size
-	ModeNCCL        = "nccl" // NCCL, measured beside the others
+	// ModeP2PCopyEngine moves by the GPUs' copy engines; for large messages.
+	ModeP2PCopyEngine = "p2p-copy-engine"
+	ModeAuto          = "auto" // the fastest that can run at each size
+	ModeNCCL          = "nccl" // NCCL, measured beside the others
 	// ModeNCCLSymmetric is NCCL on buffers of a symmetric window of its own.
 	ModeNCCLSymmetric = "nccl-symmetric"
 )
@@ -26,7 +28,7 @@ const All = "all"
 // ModeNames lists every mode that can be configured.
 func ModeNames() []string {
 	return []string{ModeZeroCopy, ModeCopyIn, ModeRing, ModeP2P, ModeP2POneShot,
-		ModeP2PTwoShot, ModeP2PPush, ModeP2PPushBulk, ModeP2PPacket, ModeP2PCopyIn, ModeNCCL, ModeNCCLSymmetric, ModeAuto}
+		ModeP2PTwoShot, ModeP2PPush, ModeP2PPushBulk, ModeP2PPacket, ModeP2PCopyIn, ModeP2PCopyEngine, ModeNCCL, ModeNCCLSymmetric, ModeAuto}
 }
 
 const (

@@ -18,10 +18,14 @@ import (
 
 // candidates are what auto chooses from. Copy-in modes are for buffers that are
 // not in symmetric memory; the run's own are.
-var candidates = []string{configs.ModeZeroCopy, configs.ModeP2PPacket, configs.ModeP2POneShot, configs.ModeP2PTwoShot, configs.ModeP2PPush, configs.ModeP2PPushBulk, configs.ModeRing}
+var candidates = []string{configs.ModeZeroCopy, configs.ModeP2PPacket, configs.ModeP2POneShot, configs.ModeP2PTwoShot, configs.ModeP2PPush, configs.ModeP2PPushBulk, configs.ModeRing, configs.ModeP2PCopyEngine}
 
 // bulkBytes is the least message for which bulk copies are tried.
 const bulkBytes = 256 << 10
+
+// leastCopyEngine is the smallest message for which copy engines are tried: each
+// of their copies costs some microseconds.
+const leastCopyEngine = 4 << 20
 
 // Runs by which auto compares candidates: quick ones of every candidate, and
 // when a tuning file is to be saved, longer ones of the best and their
@@ -39,6 +43,11 @@ type tunable interface {
 	Tuned(collective.Tuning) collective.AllReducer
 }
 
+// tuner is a tunable that knows itself what is worth trying for a size.
+type tuner interface {
+	Tunings(bytes uint64) []collective.Tuning
+}
+
 // attempt is a candidate with a geometry, and how long it took.
 type attempt struct {
 	mode   *mode
@@ -50,6 +59,9 @@ func (a attempt) String() string {
 	s := a.mode.name
 	if a.tuning.Blocks != 0 {
 		s += fmt.Sprintf(" %dx%d", a.tuning.Blocks, a.tuning.Threads)
+	}
+	if a.tuning.Chunk != 0 {
+		s += fmt.Sprintf(" chunk=%s slots=%d", collective.FormatBytes(a.tuning.Chunk), a.tuning.Slots)
 	}
 	return fmt.Sprintf("%s %.2f", s, microseconds(a.took))
 }
@@ -82,7 +94,7 @@ func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 			continue // nothing to gain, or the same as p2p-push
 		}
 		m := b.find(name)
-		if m == nil || m.reducer.Supports(t.dtype, t.op) != nil {
+		if m == nil || m.reducer.Supports(t.dtype, t.op) != nil || name == configs.ModeP2PCopyEngine && size < leastCopyEngine {
 			continue
 		}
 		a := attempt{mode: m}
@@ -108,7 +120,7 @@ func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 	best := tried[0]
 	if b.learned != nil {
 		b.learned.Add(tuning.Choice{DataType: t.dtype.String(), Op: t.op.String(), MaxBytes: size, Mode: best.mode.name,
-			Blocks: best.tuning.Blocks, Threads: best.tuning.Threads, TimeUS: microseconds(best.took)})
+			Blocks: best.tuning.Blocks, Threads: best.tuning.Threads, Chunk: best.tuning.Chunk, Slots: best.tuning.Slots, TimeUS: microseconds(best.took)})
 	}
 	var words []string
 	for _, a := range said {
@@ -130,16 +142,20 @@ func (t *table) follow(size uint64) (*mode, error) {
 		c = tuning.Choice{}
 	}
 	b.record.decideNow(result.Decision{SizeBytes: size, Requested: configs.ModeAuto, Chosen: m.name, Reason: reason})
-	return m.with(collective.Tuning{Blocks: c.Blocks, Threads: c.Threads}), nil
+	return m.with(collective.Tuning{Blocks: c.Blocks, Threads: c.Threads, Chunk: c.Chunk, Slots: c.Slots}), nil
 }
 
-// search times the best candidates longer, and with other geometries.
+// search times the best candidates longer, and with other geometries or chunks.
 func (t *table) search(ctx context.Context, best []attempt, size uint64) ([]attempt, error) {
 	var out []attempt
 	var least time.Duration
 	for _, c := range best {
-		for _, geometry := range geometries(size, t.b.group.MaxBlocks()) {
-			a := attempt{mode: c.mode, tuning: geometry}
+		tunings := geometries(size, t.b.group.MaxBlocks())
+		if own, ok := c.mode.reducer.(tuner); ok {
+			tunings = own.Tunings(size)
+		}
+		for _, tuning := range tunings {
+			a := attempt{mode: c.mode, tuning: tuning}
 			ok, err := t.try(ctx, &a, size, searchIters, searchRepeats, least)
 			if err != nil {
 				return nil, err

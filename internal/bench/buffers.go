@@ -38,11 +38,12 @@ func regionBytes(cfg *configs.Config) uint64 {
 
 func roundUp(n, unit uint64) uint64 { return (n + unit - 1) / unit * unit }
 
-// scratchBytes is the scratch memory that the modes want: push gets as much as
-// copy-in gets for staging, the others are content with the default.
+// scratchBytes is the scratch memory that the modes want: push and copy engines get
+// as much as copy-in gets for staging, the others are content with the default.
 func scratchBytes(cfg *configs.Config) uint64 {
 	for _, name := range cfg.Modes() {
-		if name == configs.ModeP2PPush || name == configs.ModeP2PPushBulk || name == configs.ModeAuto {
+		switch name {
+		case configs.ModeP2PPush, configs.ModeP2PPushBulk, configs.ModeP2PCopyEngine, configs.ModeAuto:
 			return max(uint64(cfg.NVLS.Staging), collective.ScratchBytes)
 		}
 	}

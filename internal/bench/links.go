@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -24,9 +25,10 @@ const (
 )
 
 // measureLinks finds what the links carry when all ranks move data to or from the
-// next rank at once: stores and loads of the SMs, and the copy engines. It is the
-// limit that the table's rates are judged against. Small runs, single ranks and
-// shared GPUs have none.
+// next rank at once: stores and loads of the SMs, and the copy engines, as one copy
+// and as two at the same time, which p2p-copy-engine has. It is the limit that the
+// table's rates are judged against. Small runs, single ranks and shared GPUs have
+// none.
 func (b *bench) measureLinks(ctx context.Context) error {
 	info := b.group.Devices()[b.group.Rank()]
 	bytes := min(b.buffers.region, linkBytes)
@@ -55,10 +57,16 @@ func (b *bench) measureLinks(ctx context.Context) error {
 	if bulk != nil {
 		defer b.free(bulkModule)
 	}
+	two, err := b.newTwoCopies()
+	if err := b.node.Vote(ctx, "make a stream for copies", err); err != nil {
+		return err
+	}
+	defer b.free(two)
 	launch := func(f device.Function, shared uint32) func() error {
 		return func() error { return s.Launch(f, b.group.MaxBlocks(), linkThreads, shared, args.Bytes()) }
 	}
 	var rates result.LinkRates
+	var oneCopy, twoCopies float64
 	for _, m := range []struct {
 		rate *float64
 		work func() error
@@ -66,7 +74,8 @@ func (b *bench) measureLinks(ctx context.Context) error {
 		{&rates.Store, launch(store, 0)},
 		{&rates.BulkStore, launch(bulk, kernels.BulkSharedBytes)},
 		{&rates.Load, launch(load, 0)},
-		{&rates.Copy, func() error { return s.Copy(peer, b.buffers.memory.Local(), bytes) }},
+		{&oneCopy, func() error { return s.Copy(peer, b.buffers.memory.Local(), bytes) }},
+		{&twoCopies, func() error { return two.copy(s, peer, b.buffers.memory.Local(), bytes) }},
 	} {
 		if m.rate == &rates.BulkStore && bulk == nil {
 			continue // the same on all ranks
@@ -75,8 +84,50 @@ func (b *bench) measureLinks(ctx context.Context) error {
 			return err
 		}
 	}
+	rates.Copy = max(oneCopy, twoCopies)
 	b.record.links(rates)
 	return nil
+}
+
+// twoCopies is what it takes to have two copies at once.
+type twoCopies struct {
+	other       device.Stream
+	begin, done device.Event
+}
+
+func (b *bench) newTwoCopies() (*twoCopies, error) {
+	t, d := &twoCopies{}, b.group.Device()
+	var err error
+	if t.other, err = d.NewStream(); err != nil {
+		return nil, err
+	}
+	if t.begin, err = d.NewEvent(); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	if t.done, err = d.NewEvent(); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+// copy moves half of the bytes on s and half on the other stream; s waits for both.
+func (t *twoCopies) copy(s device.Stream, dst, src device.Ptr, bytes uint64) error {
+	half := bytes / 2 / kernels.PackBytes * kernels.PackBytes
+	errs := []error{s.Record(t.begin), t.other.WaitEvent(t.begin),
+		s.Copy(dst, src, half), t.other.Copy(dst+device.Ptr(half), src+device.Ptr(half), bytes-half),
+		t.other.Record(t.done), s.WaitEvent(t.done)}
+	return errors.Join(errs...)
+}
+
+// Close frees what there is.
+func (t *twoCopies) Close() error {
+	var errs []error
+	for _, e := range []device.Event{t.begin, t.done} {
+		if e != nil {
+			errs = append(errs, e.Close())
+		}
+	}
+	return errors.Join(append(errs, t.other.Close())...)
 }
 
 func (b *bench) linkKernels() (store, load device.Function, module device.Module, err error) {

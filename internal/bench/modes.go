@@ -140,6 +140,8 @@ func (b *bench) reducer(ctx context.Context, name string) (collective.AllReducer
 		return fallback.NewP2P(g, fallback.PushBulk, t), nil
 	case configs.ModeP2PPacket:
 		return fallback.NewP2P(g, fallback.Packet, t), nil
+	case configs.ModeP2PCopyEngine:
+		return fallback.NewCopyEngine(ctx, g, t)
 	case configs.ModeP2PCopyIn:
 		return fallback.NewCopyIn(ctx, g, staging, t)
 	}

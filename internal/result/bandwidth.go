@@ -32,8 +32,8 @@ func BusFactor(n int) float64 {
 // busier direction, by mode and algorithm on n ranks; false when the algorithm
 // is not known. The link rate is algbw times this.
 //
-//   - ring, and two-shot or push over peers: 2(n−1)/n, reduce-scatter and all-gather;
-//     copy-in over peers is two-shot in a staging buffer.
+//   - ring, and two-shot, push or copy engines over peers: 2(n−1)/n, reduce-scatter
+//     and all-gather; copy-in over peers is two-shot in a staging buffer.
 //   - one-shot over peers: n−1, the whole input goes to or comes from every peer.
 //   - packets over peers: 2(n−1), one-shot with a flag beside every word of data.
 //   - NVLS: (n+1)/n. The switch delivers the reduced slice and the whole result;
@@ -88,7 +88,7 @@ func LinkFactor(mode, algorithm string, n int) (factor float64, known bool) {
 		shape = mode
 	}
 	switch shape {
-	case "two-shot", "push", "plain-push", "push-bulk", "copy-in":
+	case "two-shot", "push", "plain-push", "push-bulk", "copy-in", "copy-engine":
 		return f(2 * (ranks - 1) / ranks)
 	case "one-shot":
 		return f(ranks - 1)

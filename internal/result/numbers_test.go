@@ -51,6 +51,8 @@ func TestLinkFactor(t *testing.T) {
 		{"p2p", "packets 1x512", 8, 14},
 		{"p2p", "packet 1x512", 2, 2},
 		{"p2p", "", 8, -1},
+		{"p2p-copy-engine", "copy-engine 32x512 chunk=8M slots=4", 4, 1.5},
+		{"auto", "p2p-copy-engine copy-engine 32x512 chunk=8M slots=4", 2, 1},
 		{"auto", "ring 16x512", 4, 1.5},
 		{"auto", "one-shot 16x512", 4, 3},
 		{"auto", "p2p two-shot 16x512", 4, 1.5},

@@ -47,9 +47,11 @@ type Choice struct {
 	Op       string  `toml:"op"`
 	MaxBytes uint64  `toml:"max_bytes"`
 	Mode     string  `toml:"mode"`
-	Blocks   uint32  `toml:"blocks"`  // 0: automatic
-	Threads  uint32  `toml:"threads"` // 0: automatic
-	TimeUS   float64 `toml:"time_us"` // measured at MaxBytes; 0 where none was
+	Blocks   uint32  `toml:"blocks"`          // 0: automatic
+	Threads  uint32  `toml:"threads"`         // 0: automatic
+	Chunk    uint64  `toml:"chunk,omitempty"` // bytes of a copy of p2p-copy-engine; 0: automatic
+	Slots    uint32  `toml:"slots,omitempty"` // 0: automatic
+	TimeUS   float64 `toml:"time_us"`         // measured at MaxBytes; 0 where none was
 }
 
 // Add records the fastest way at a size.
@@ -131,6 +133,10 @@ func (c Choice) check() error {
 		return fmt.Errorf("blocks = %d, at most %d are possible", c.Blocks, kernels.MaxBlocks)
 	case c.Threads > kernels.MaxThreads || c.Threads%32 != 0:
 		return fmt.Errorf("threads = %d, give a multiple of 32 up to %d", c.Threads, kernels.MaxThreads)
+	case c.Chunk > math.MaxInt64:
+		return fmt.Errorf("chunk = %d", int64(c.Chunk))
+	case c.Slots > maxSlots:
+		return fmt.Errorf("slots = %d, at most %d are possible", c.Slots, maxSlots)
 	case !(c.TimeUS >= 0) || math.IsInf(c.TimeUS, 0):
 		return fmt.Errorf("time_us = %g", c.TimeUS)
 	}
@@ -151,6 +157,9 @@ func Read(path string) (string, error) {
 	}
 	return string(b), nil
 }
+
+// maxSlots is what p2p-copy-engine has events for.
+const maxSlots = 8
 
 // maxFile is far more than a line for each size, type and operation takes.
 const maxFile = 4 << 20

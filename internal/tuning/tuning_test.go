@@ -14,9 +14,10 @@ import (
 func sample() *File {
 	return &File{Schema: Schema, Ranks: 2, Device: "NVIDIA H200", Driver: "CUDA 13.0", Host: "node1", Time: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC),
 		Version: "v1", Choices: []Choice{
-			{"float", "sum", 65536, "p2p-packet", 0, 0, 3.5},
-			{"float", "sum", 1 << 20, "p2p-push", 64, 512, 9},
-			{"half", "max", 1024, "ring", 0, 0, 8},
+			{"float", "sum", 65536, "p2p-packet", 0, 0, 0, 0, 3.5},
+			{"float", "sum", 1 << 20, "p2p-push", 64, 512, 0, 0, 9},
+			{"float", "sum", 1 << 30, "p2p-copy-engine", 0, 0, 8 << 20, 4, 2800},
+			{"half", "max", 1024, "ring", 0, 0, 0, 0, 8},
 		}}
 }
 
@@ -34,7 +35,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := sample()
-	want.Choices = []Choice{want.Choices[2], want.Choices[0], want.Choices[1]} // by size
+	want.Choices = []Choice{want.Choices[3], want.Choices[0], want.Choices[1], want.Choices[2]} // by size
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -48,7 +49,7 @@ func TestLookup(t *testing.T) {
 		want         string
 	}{
 		{"float", "sum", 1, "p2p-packet"}, {"float", "sum", 65536, "p2p-packet"}, {"float", "sum", 65537, "p2p-push"},
-		{"float", "sum", 1 << 40, "p2p-push"}, {"half", "max", 9999, "ring"}, {"double", "sum", 1 << 19, "p2p-push"},
+		{"float", "sum", 1 << 40, "p2p-copy-engine"}, {"half", "max", 9999, "ring"}, {"double", "sum", 1 << 19, "p2p-push"},
 	} {
 		got, ok := f.Lookup(c.datatype, c.op, c.bytes)
 		if !ok || got.Mode != c.want {
@@ -68,6 +69,7 @@ func TestRefusals(t *testing.T) {
 		"schema = \"nvls-allreduce-tuning/1\"":                                                                                       "no choices",
 		"schema = \"nvls-allreduce-tuning/1\"\n[[choice]]\ndatatype = \"float\"\nop = \"sum\"\nmode = \"ring\"\nthreads = 33":        "threads = 33",
 		"schema = \"nvls-allreduce-tuning/1\"\n[[choice]]\ndatatype = \"float\"\nop = \"sum\"\nmode = \"ring\"\nblocks = 4294967295": "blocks",
+		"schema = \"nvls-allreduce-tuning/1\"\n[[choice]]\ndatatype = \"float\"\nop = \"sum\"\nmode = \"ring\"\nslots = 9":           "slots = 9",
 		"schema = \"nvls-allreduce-tuning/1\"\n[[choice]]\ndatatype = \"float\"\nop = \"sum\"\nmode = \"ring\"\ntime_us = nan":       "time_us",
 		"schema = \"nvls-allreduce-tuning/1\"\n[[choice]]\ndatatype = \"float\"\nop = \"sum\"\nmode = \"a\\nb\"":                     "mode",
 		"schema = \"nvls-allreduce-tuning/1\"\n[[choice]]\ndatatype = \"floaty\"":                                                    "floaty",
