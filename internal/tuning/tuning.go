@@ -49,8 +49,8 @@ type Choice struct {
 	Mode     string  `toml:"mode"`
 	Blocks   uint32  `toml:"blocks"`          // 0: automatic
 	Threads  uint32  `toml:"threads"`         // 0: automatic
-	Chunk    uint64  `toml:"chunk,omitempty"` // bytes of a copy of p2p-copy-engine; 0: automatic
-	Slots    uint32  `toml:"slots,omitempty"` // 0: automatic
+	Chunk    uint64  `toml:"chunk,omitzero"` // bytes of a copy of p2p-copy-engine; 0: automatic
+	Slots    uint32  `toml:"slots,omitzero"` // 0: automatic
 	TimeUS   float64 `toml:"time_us"`         // measured at MaxBytes; 0 where none was
 }
 
