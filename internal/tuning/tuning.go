@@ -47,11 +47,11 @@ type Choice struct {
 	Op       string  `toml:"op"`
 	MaxBytes uint64  `toml:"max_bytes"`
 	Mode     string  `toml:"mode"`
-	Blocks   uint32  `toml:"blocks"`          // 0: automatic
-	Threads  uint32  `toml:"threads"`         // 0: automatic
+	Blocks   uint32  `toml:"blocks"`         // 0: automatic
+	Threads  uint32  `toml:"threads"`        // 0: automatic
 	Chunk    uint64  `toml:"chunk,omitzero"` // bytes of a copy of p2p-copy-engine; 0: automatic
 	Slots    uint32  `toml:"slots,omitzero"` // 0: automatic
-	TimeUS   float64 `toml:"time_us"`         // measured at MaxBytes; 0 where none was
+	TimeUS   float64 `toml:"time_us"`        // measured at MaxBytes; 0 where none was
 }
 
 // Add records the fastest way at a size.
