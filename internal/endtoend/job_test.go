@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -47,28 +46,10 @@ func (o outcome) said() string { return o.stdout + o.stderr }
 type process struct {
 	t              *testing.T
 	cmd            *exec.Cmd
-	stdout, stderr output
+	stdout, stderr programtest.Output
 	json           string
 	started        time.Time
 	ended          chan error
-}
-
-// output collects what a process writes, and can be read meanwhile.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // start starts the job on the software device, with its result in a JSON file.

@@ -90,23 +90,6 @@ type outcome struct {
 	stuck  bool          // it had to be killed
 }
 
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 var firedLine = regexp.MustCompile(`fault: rank \d+, pid (\d+):`)
 
 func (j job) run(t *testing.T) outcome {
@@ -167,7 +150,7 @@ func (j job) run(t *testing.T) outcome {
 		rand.Read(id)
 		cmd.Env = append(cmd.Env, fmt.Sprintf("NVLS_ALLREDUCE_SIZE=%d", j.launcher.np), fmt.Sprintf("NVLS_ALLREDUCE_UNIQUE_ID=%x", id))
 	}
-	var out output
+	var out programtest.Output
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = 5 * time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
