@@ -46,14 +46,18 @@ func (p *place) judge() {
 }
 
 // TestPlaces runs jobs where results cannot be written, shared memory is full, and
-// one rank is of another build.
+// one rank is of another build; without srun, but in a whole soak.
 func TestPlaces(t *testing.T) {
 	if os.Geteuid() != 0 {
 		slurmtest.Skip(t, "mounting a small file system needs root")
 	}
-	cluster := slurmtest.Start(t)
+	launchers := []launcher{local, openMPI, mpich}
+	if everything() {
+		cluster := slurmtest.Start(t)
+		launchers = append(launchers, slurm(t, cluster, "pmix"), slurm(t, cluster, "pmi2"))
+	}
 	var places []*place
-	for _, l := range []launcher{local, openMPI, mpich, slurm(t, cluster, "pmix"), slurm(t, cluster, "pmi2")} {
+	for _, l := range launchers {
 		differ := regexp.MustCompile(`rank [01] and rank [012] are not the same program.*another build`)
 		places = append(places,
 			&place{name: "full disk", launcher: l, exits: []int{6}, words: regexp.MustCompile(`cannot write the results.*no space left on device`),
