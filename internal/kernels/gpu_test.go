@@ -137,8 +137,6 @@ func TestLocalTraffic(t *testing.T) {
 	push := l.args(message)
 	push.PeerOut = twoShot.PeerOut
 	push.Slots = 3
-	bulk := push
-	bulk.Slots = kernels.BulkSlots + 1
 	copyIn := l.args(message)
 	copyIn.Scratch = uint64(l.stage)
 	copyIn.PeerIn = [8]uint64{uint64(l.stage), uint64(l.stage) + 32<<20}
@@ -152,7 +150,7 @@ func TestLocalTraffic(t *testing.T) {
 		{kernels.TwoShot, twoShot, sms, 2},
 		{kernels.OneShot, oneShot, sms, 3},
 		{kernels.Push, push, sms, 3},
-		{kernels.PushBulk, bulk, sms, 3},
+		{kernels.PushBulk, push, sms, 3},
 		{kernels.CopyIn, copyIn, 32, 6},
 		{kernels.CopyIn, copyIn, sms, 6},
 	} {

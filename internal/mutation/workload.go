@@ -158,9 +158,6 @@ func (c *call) launch(m *member) (collective.Prepared, error) {
 			a.OutsideChunk = 20 // several for each thread
 		}
 		a.Slots, a.Scratch = pushSlots, uint64(w.Scratch(rank))
-		if c.family == kernels.PushBulk {
-			a.Slots = kernels.BulkSlots
-		}
 		if c.family == kernels.Ring {
 			a.Slots, a.NextScratch = ringSlots, uint64(w.Scratch(next))
 			a.PeerOut[0] = uint64(recv.Peer(next))

@@ -4,7 +4,7 @@
 // block goes on while they are under way.
 //
 // Why a peer that has seen a flag sees the data (PTX ISA, "Memory Consistency
-// Model"): the thread that issued the copies of a step has waited for them in
+// Model"): the thread that issued the copies which it stands for has waited for them in
 // full, so their writes are visible to it, in the generic proxy (machine.cuh);
 // the block barrier at the start of arrive() puts that before the release at
 // system scope that writes the flag, by whichever thread ("causality order", which
@@ -71,8 +71,8 @@ struct BulkPushPass : PushPass<PushPacks<T, Op, N>, N> {
   using Units = PushPacks<T, Op, N>;
   using Pass = PushPass<Units, N>;
   using Pass::a;
-  // Copies of the two steps are of different threads, so that each step is waited
-  // for while the other one is under way.
+  // Copies of the two steps are of different threads, so that the inputs can be
+  // waited for while results are under way.
   StageRing inputs, results;
 
   DEVICE BulkPushPass(const Args& args, u64 slotBase) : Pass{args, args.packs, args.chunk, slotBase}, inputs(0), results(1) {}
@@ -142,9 +142,10 @@ struct BulkPushPass : PushPass<PushPacks<T, Op, N>, N> {
     }
   }
 
-  // Arrivals as in push.cuh: pushed(0), then for each k pushed(k+1), done(k). Each
-  // is made one step later than there, when the next step's copies are under way:
-  // done(k) behind the push of round k+2. So a block has at least three slots.
+  // One arrival a round: arrival k+1 says that the inputs of round k are in the
+  // peers' scratch and that the slot of round k-1 has been read. Results need no
+  // word before the last arrival, which says that all are there. While inputs are
+  // waited for, results are on their way, and the other way round.
   DEVICE bool run(Barrier& barrier) {
     u32 before = barrier.epoch;
     push(0);
@@ -154,12 +155,8 @@ struct BulkPushPass : PushPass<PushPacks<T, Op, N>, N> {
       u32 pushed = barrier.arrive();
       bool more = this->has(k + 1);
       if (more) {
-        if (k + 1 >= a.slots && !barrier.wait(before + 2 * (k + 1 - a.slots) + 3, kDone)) return false;
+        if (k + 1 >= a.slots && !barrier.wait(before + (k + 1 - a.slots) + 2, kDone)) return false;
         push(k + 1);
-      }
-      if (k >= 1) {
-        results.drain();
-        barrier.arrive();
       }
       if (!barrier.wait(pushed, kPushed)) return false;
       finish(k);
