@@ -6,9 +6,7 @@ import (
 )
 
 const (
-	// bulkSlots is one more than a rank must have to push a round while it reduces
-	// the one before, so that a rank which is behind does not stop the others.
-	bulkSlots = 3
+	bulkSlots = kernels.BulkSlots
 	// linePacks is the packs of a 128-byte line, which bulk copies should not cut.
 	linePacks = 8
 )

@@ -1,6 +1,8 @@
 package fallback_test
 
 import (
+	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -47,4 +49,34 @@ func TestBulkRounds(t *testing.T) {
 			r.Close(m)
 		})
 	}
+}
+
+// A round with more inputs than a ring has stages fills stages again, and so do
+// results, round after round. Without the wait for what still reads them, the
+// result is wrong.
+func TestBulkStages(t *testing.T) {
+	wait := regexp.MustCompile(`cp\.async\.bulk\.wait_group\.read\s+\d+;`)
+	grouptest.Run(t, 3, nil, func(r *grouptest.Rank) {
+		const size = 400 << 10
+		m := r.Alloc(2 * size)
+		var results [2][]byte
+		for i, rewrite := range []func(string) string{nil, func(ptx string) string { return wait.ReplaceAllString(ptx, "") }} {
+			r.Library().Rewrite = rewrite
+			r.OK(r.Library().Close(), "unloading kernels")
+			p := fallback.NewP2P(r.Group, fallback.PushBulk, collective.Tuning{Blocks: 1, Threads: 512})
+			s := r.Start(p, grouptest.Case{Send: m.At(4096), Recv: m.At(size), Count: 90000, DType: collective.Float})
+			r.Wait()
+			results[i] = r.Read(s.Recv.Local(), 4*90000)
+			if rewrite == nil {
+				s.Verify()
+			}
+			s.Close()
+			r.Close(p)
+		}
+		if bytes.Equal(results[0], results[1]) {
+			r.T.Error("stages are stored to while copies read them, and nothing is wrong")
+		}
+		r.Library().Rewrite = nil
+		r.Close(m)
+	})
 }

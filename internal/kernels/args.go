@@ -15,6 +15,9 @@ const (
 	PackBytes = 16
 	// BulkSharedBytes is the shared memory of a block of a kernel with bulk copies.
 	BulkSharedBytes = 128 << 10
+	// BulkSlots is the least number of scratch slots of a block of the bulk push
+	// kernel, which does not wait for one.
+	BulkSlots = 3
 	// PacketBytes is what 8 bytes of data and their flags take.
 	PacketBytes = 16
 )

@@ -56,11 +56,6 @@ var excuses = []excuse{
 		func(m *Mutant) bool {
 			return m.Family == kernels.Ring && isRelease(m) && strings.Contains(m.lines[m.Line-2], "st.release.sys") && !m.waitsNextFor(stageRingSlot)
 		}},
-	{"Bulk push: wait for a slot",
-		"A block has at least three slots. Before it pushes round k+1 it has acquired the peers' announcement of their input of round k-1, which a peer makes behind its reduction of round k-2, its last reading of a slot that round k+1 can use. What this wait waits for is later than that. It is never needed, nor is what it orders. Equivalent.",
-		func(m *Mutant) bool {
-			return m.Family == kernels.PushBulk && (isAcquire(m) || isBar(m) || m.Kind == "wait that does not wait") && m.stageAround() == stageDone && m.passes(m.Line-1, globalProxyFence, dataAccess.MatchString)
-		}},
 	{"Bulk push: fence of proxies before the first wait",
 		"It orders bulk copies behind what the block has acquired, and no path leads here from a wait. What was before the kernel its start has ordered, for every proxy. Equivalent.",
 		func(m *Mutant) bool {
@@ -75,7 +70,7 @@ var excuses = []excuse{
 			return true
 		}},
 	{"Bulk push: fence of proxies before inputs are sent",
-		"It orders the copies behind the peers' reading of the slots that they go to. That is known, as above, from the announcement of the peers' input of the round before last, and between its acquire and these copies stand the fence with which the block began to send results of that round, and barriers of the block. One fence on the path is enough (PTX ISA, proxy-preserved base causality order). Equivalent.",
+		"It orders the copies behind the peers' reading of the slots that they go to. That is known from the announcement of the peers' input of the round before last, and between its acquire and these copies stand the fence with which the block began to send results of that round, and barriers of the block. One fence on the path is enough (PTX ISA, proxy-preserved base causality order). Equivalent.",
 		func(m *Mutant) bool {
 			return m.Kind == proxyFence && globalProxyFence.MatchString(m.Old) && !m.passes(m.Line-1, storePack, isBarrier)
 		}},
@@ -83,6 +78,12 @@ var excuses = []excuse{
 		"Before the next barrier the block touches nothing that others see; only thread 0 may wait once more, and what it has acquired the next barrier passes on to all. As long as no wait fails, equivalent.",
 		func(m *Mutant) bool {
 			return isBar(m) && m.afterWait() && !m.passes(m.Line-1, otherAccess, isBarrier)
+		}},
+	{"Bulk push: wait for a stage of inputs among few ranks",
+		"The inputs of a round are waited for as a whole, and among 2 and 4 ranks a round of the workload has fewer than the ring has stages. Not equivalent: larger rounds fill stages again, which TestBulkStages of package fallback looks at.",
+		func(m *Mutant) bool {
+			k := &kernel{lines: m.lines}
+			return strings.HasPrefix(m.Kind, "stage ") && k.near(m.Line-1, 80, line(`st\.global\.v4.*`)) == nil
 		}},
 	{"Rest of a loop that is not unrolled",
 		"The loop before it has gone on for as long as this one would: dead code.",
@@ -130,21 +131,6 @@ func (m *Mutant) Stage() kernels.Stage {
 				return kernels.Stage(n)
 			}
 			return 0
-		}
-	}
-	return 0
-}
-
-// stageAround is that of the wait in which the line stands, or which ends at it.
-func (m *Mutant) stageAround() kernels.Stage {
-	if !isBar(m) {
-		return m.Stage()
-	}
-	for i := m.Line - 2; i >= 0 && !isBarrier(m.lines[i]); i-- {
-		if reports.MatchString(m.lines[i]) {
-			wait := *m
-			wait.Line = i + 1
-			return wait.Stage()
 		}
 	}
 	return 0

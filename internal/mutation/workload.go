@@ -158,6 +158,9 @@ func (c *call) launch(m *member) (collective.Prepared, error) {
 			a.OutsideChunk = 20 // several for each thread
 		}
 		a.Slots, a.Scratch = pushSlots, uint64(w.Scratch(rank))
+		if c.family == kernels.PushBulk { // more rounds, so that stages of results are filled again
+			a.Slots, a.Chunk = kernels.BulkSlots, collective.CeilDiv(c.chunk, 2)
+		}
 		if c.family == kernels.Ring {
 			a.Slots, a.NextScratch = ringSlots, uint64(w.Scratch(next))
 			a.PeerOut[0] = uint64(recv.Peer(next))

@@ -143,21 +143,19 @@ struct BulkPushPass : PushPass<PushPacks<T, Op, N>, N> {
   }
 
   // One arrival a round: arrival k+1 says that the inputs of round k are in the
-  // peers' scratch and that the slot of round k-1 has been read. Results need no
-  // word before the last arrival, which says that all are there. While inputs are
-  // waited for, results are on their way, and the other way round.
+  // peers' scratch and that the slot of round k-1 has been read. A block has three
+  // slots, so round k+1 goes where round k-2 was, which the peers have read before
+  // they announced round k-1. Results need no word before the last arrival, which
+  // says that all are there. While inputs are waited for, results are on their way,
+  // and the other way round.
   DEVICE bool run(Barrier& barrier) {
-    u32 before = barrier.epoch;
     push(0);
 #pragma unroll 1
     for (u32 k = 0;; k++) {
       inputs.drain();
       u32 pushed = barrier.arrive();
       bool more = this->has(k + 1);
-      if (more) {
-        if (k + 1 >= a.slots && !barrier.wait(before + (k + 1 - a.slots) + 2, kDone)) return false;
-        push(k + 1);
-      }
+      if (more) push(k + 1);
       if (!barrier.wait(pushed, kPushed)) return false;
       finish(k);
       if (!more) break;

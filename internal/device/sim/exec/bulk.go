@@ -29,7 +29,7 @@ type bulkCopy struct {
 }
 
 // lateness is how many turns of its block a copy that nobody waits for takes.
-const lateness = 2
+const lateness = 16
 
 // compileCopy compiles cp.async.bulk with its groups. Of the copies only the one
 // from shared to global memory is known.
