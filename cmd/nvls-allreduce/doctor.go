@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/doctor"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
@@ -20,9 +22,15 @@ func (c *doctorCommand) Run(e *environment, code *failure.Code) error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return failure.Wrap(failure.Internal, err, "cannot start processes of this program")
+	self, err := executable()
+	if err != nil && c.Flags.NP != nil {
+		f := failure.Wrap(failure.Internal, err, "cannot start ranks of this program")
+		f.Do, f.By = "mount /proc, or start the program by its whole path", failure.User
+		return f
+	}
+	var probe []string
+	if err == nil {
+		probe = []string{self, "doctor-probe"}
 	}
 	local, err := isLocalRank(e.environ, c.Flags.NP)
 	if err != nil {
@@ -40,10 +48,23 @@ func (c *doctorCommand) Run(e *environment, code *failure.Code) error {
 		return err
 	}
 	*code = doctor.Main(e.ctx, doctor.Options{
-		Config: cfg, JSON: c.JSON, Probe: []string{self, "doctor-probe"}, System: doctor.Host(e.environ),
+		Config: cfg, JSON: c.JSON, Probe: probe, System: doctor.Host(e.environ),
 		Version: moduleVersion(), Stdout: e.stdout, Stderr: e.stderr,
 	})
 	return nil
+}
+
+// executable is this program's file: as Linux tells it, or where /proc is hidden, as
+// it was called.
+func executable() (string, error) {
+	self, err := os.Executable()
+	if err == nil {
+		return self, nil
+	}
+	if path, e := exec.LookPath(os.Args[0]); e == nil && filepath.IsAbs(path) {
+		return path, nil
+	}
+	return "", err
 }
 
 // doctorProbeCommand is a probe process of the doctor.

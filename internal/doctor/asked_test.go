@@ -110,7 +110,7 @@ func TestWaitIsTold(t *testing.T) {
 	environ := []string{mpiboot.EnvRank + "=0", mpiboot.EnvSize + "=2", fmt.Sprintf("%s=%v", mpiboot.EnvUniqueID, mpiboot.NewUniqueID())}
 	var out, errs bytes.Buffer
 	code := Main(t.Context(), Options{Config: cfg, System: Host(environ), Stdout: &out, Stderr: &errs})
-	if !strings.Contains(errs.String(), "has not met the other ranks after 50ms, and waits at most 500ms") || !strings.Contains(out.String(), "failed   ranks:") {
+	if !strings.Contains(errs.String(), "has not met the other ranks after 50ms, and waits at most 2s") || !strings.Contains(out.String(), "failed   ranks:") {
 		t.Errorf("%s\n%s", &errs, &out)
 	}
 	if code != failure.Timeout { // as a run

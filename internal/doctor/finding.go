@@ -79,6 +79,20 @@ func unsure(id, question string, err error, from string) Finding {
 	return f
 }
 
+// remedy tells what to do about a limit of the process, and about what nobody knows a
+// remedy for.
+func (f *Finding) remedy(err error) {
+	switch {
+	case f.Do != "":
+	case tooManyFiles(err):
+		f.Do, f.By = moreFiles, failure.User
+	case errors.Is(err, unix.EFBIG) || strings.Contains(err.Error(), unix.EFBIG.Error()):
+		f.Do, f.By = "raise the limit on the size of files (ulimit -f unlimited)", failure.User
+	case f.Severity == Failed:
+		f.Do, f.By = "see the evidence; what the other findings say comes first", failure.User
+	}
+}
+
 // moreFiles is what to do when no more files can be opened.
 const moreFiles = "raise the limit on open files (ulimit -n 4096)"
 
@@ -101,20 +115,24 @@ func fromError(id, what string, err error, modes []string, from string) Finding 
 		f.Exit = code
 	}
 	var vote *mpiboot.VoteError
-	if errors.As(err, &vote) {
+	var e *failure.Error
+	if !errors.As(err, &e) && errors.As(err, &vote) {
 		// Votes pass errors on as text.
 		if ranks := vote.Failed(); len(ranks) > 0 {
 			i := slices.IndexFunc(vote.Verdicts, func(v mpiboot.Verdict) bool { return v.Rank == ranks[0] })
 			f.What, f.Do, f.By = apart(vote.Verdicts[i].Text)
 		}
+		f.remedy(err)
 		return f
 	}
-	var e *failure.Error
-	if errors.As(err, &e) {
+	if e != nil {
 		f.Do, f.By = e.Do, e.By
 		parts := []string{e.What}
-		if e.Why != "" {
+		switch {
+		case e.Why != "":
 			parts = append(parts, e.Why)
+		case e.Err != nil && len(e.Err.Error()) < longCause:
+			parts = append(parts, e.Err.Error())
 		}
 		f.What = strings.Join(parts, ": ")
 		f.Evidence = nil
@@ -128,11 +146,12 @@ func fromError(id, what string, err error, modes []string, from string) Finding 
 			f.Evidence = evidence(cmp.Or(e.Why, e.What), from)
 		}
 	}
-	if f.Do == "" && tooManyFiles(err) {
-		f.Do, f.By = moreFiles, failure.User
-	}
+	f.remedy(err)
 	return f
 }
+
+// longCause is the length of a cause that is told as evidence only.
+const longCause = 160
 
 // apart takes the text of a failure apart: what failed and why, and what to do.
 func apart(text string) (what, do string, by failure.Who) {

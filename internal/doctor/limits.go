@@ -23,7 +23,7 @@ const (
 
 // limits looks at what the process may have of the host.
 func limits(s *System) []Finding {
-	return []Finding{openFiles(s), lockedMemory(s), addressSpace(s), sharedMemory(s), temporary(s)}
+	return []Finding{openFiles(s), processes(s), fileSize(s), lockedMemory(s), addressSpace(s), sharedMemory(s), temporary(s)}
 }
 
 // limit reads one resource limit; f is the finding if it cannot be read.
@@ -51,6 +51,38 @@ func openFiles(s *System) Finding {
 			Evidence: []Evidence{e}, Do: "ulimit -n 4096, or LimitNOFILE of the batch system's daemon", By: failure.User}
 	}
 	return Finding{ID: id, Severity: OK, What: "enough files may be open", Evidence: []Evidence{e}}
+}
+
+// fewProcesses is a limit on processes, of which threads are some, with which eight
+// ranks and their probe processes may run out.
+const fewProcesses = 512
+
+func processes(s *System) Finding {
+	const id = "limits.processes"
+	n, e, f := s.limit(id, "RLIMIT_NPROC", unix.RLIMIT_NPROC)
+	switch {
+	case f != nil:
+		return *f
+	case s.User == 0:
+		return Finding{ID: id, Severity: OK, What: "the limit on processes does not bind root", Evidence: []Evidence{e}}
+	case n < fewProcesses:
+		return Finding{ID: id, Severity: Warning, What: fmt.Sprintf("this user may have only %d processes, on the whole host, and threads count: Go, MPI and the driver make many", n),
+			Evidence: []Evidence{e}, Do: "ulimit -u 4096, or LimitNPROC of the batch system's daemon", By: failure.User}
+	}
+	return Finding{ID: id, Severity: OK, What: "enough processes may run", Evidence: []Evidence{e}}
+}
+
+func fileSize(s *System) Finding {
+	const id = "limits.file-size"
+	n, e, f := s.limit(id, "RLIMIT_FSIZE", unix.RLIMIT_FSIZE)
+	switch {
+	case f != nil:
+		return *f
+	case n != math.MaxUint64:
+		return Finding{ID: id, Severity: Warning, What: "the size of files is limited: the software device's memory and MPI's shared memory are files, and so are results", Evidence: []Evidence{e},
+			Do: "ulimit -f unlimited", By: failure.User}
+	}
+	return Finding{ID: id, Severity: OK, What: "the size of files is not limited", Evidence: []Evidence{e}}
 }
 
 func lockedMemory(s *System) Finding {

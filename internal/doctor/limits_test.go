@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
 // With few open files the doctor says so at once, comes to an end soon, and never
@@ -90,11 +92,12 @@ func TestUnsureForWantOfFiles(t *testing.T) {
 // Limits that are set, as the process meets them.
 func TestUlimits(t *testing.T) {
 	t.Parallel()
+	none := filepath.Join(t.TempDir(), "none")
 	prefix := []string{"sh", "-c", `ulimit -l 64 && ulimit -v 1000000000 && exec "$0" "$@"`}
-	r, code, _ := program{args: []string{"run.device=sim", "bootstrap.mpi_library=/nonexistent/libmpi.so"}, environ: []string{"TMPDIR=/nonexistent"}, prefix: prefix}.run(t)
+	r, code, _ := program{args: []string{"run.device=sim", "bootstrap.mpi_library=/nonexistent/libmpi.so"}, environ: []string{"TMPDIR=" + none}, prefix: prefix}.run(t)
 	want(t, find(t, r.Findings, "limits.locked-memory"), Info, "", "RLIMIT_MEMLOCK = 65536")
 	want(t, find(t, r.Findings, "limits.address-space"), Warning, "", "RLIMIT_AS = 1024000000000", "ulimit -v unlimited")
-	want(t, find(t, r.Findings, "tmp"), Warning, No, "/nonexistent", "TMPDIR")
+	want(t, find(t, r.Findings, "tmp"), Warning, No, none, "TMPDIR")
 	want(t, find(t, r.Findings, "mpi"), Info, No, "no MPI library", "/nonexistent/libmpi.so")
 	if code != 0 {
 		t.Errorf("none of it keeps the software device from running: exit code %d: %s", code, r.Verdict.Text)
@@ -108,5 +111,68 @@ func TestNoNetwork(t *testing.T) {
 	want(t, find(t, r.Findings, "network"), Warning, No, "no network interface is up", "ip link set lo up")
 	if code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// Files of a limited size: the software device cannot be made, and a run ends with
+// the same code.
+func TestFileSize(t *testing.T) {
+	t.Parallel()
+	prefix := []string{"sh", "-c", `ulimit -f 100; exec "$0" "$@"`}
+	r, code, _ := program{args: []string{"run.device=sim", "run.mode=ring"}, prefix: prefix}.run(t)
+	want(t, find(t, r.Findings, "limits.file-size"), Warning, "", "RLIMIT_FSIZE = ", "ulimit -f unlimited")
+	want(t, find(t, r.Findings, "gpu.driver"), Failed, No, "file too large", "ulimit -f unlimited")
+	if v := verdictOf(t, r, configs.ModeRing); code != int(failure.Internal) || v.Because[0] != "gpu.driver" {
+		t.Errorf("exit code %d, %+v", code, v)
+	}
+}
+
+// Timeouts that are too short for a process to start say nothing, and more software
+// GPUs than a group can have are no more than it can have.
+func TestExtremes(t *testing.T) {
+	t.Parallel()
+	r, code, _ := program{args: []string{"run.device=sim", "run.mode=ring", "bootstrap.timeout=1ms", "sim.devices=9"}}.run(t)
+	if v := verdictOf(t, r, configs.ModeRing); v.Runs == No || (v.Runs == Yes) != (code == 0) {
+		t.Errorf("exit code %d: %s", code, r.Verdict.Text)
+	}
+}
+
+func TestBriefly(t *testing.T) {
+	late := []told{{Late: true}, {End: &ending{OK: true}}}
+	timed := []told{{End: &ending{Text: "x", Code: failure.Timeout}}}
+	failed := costs(askPeers, "did not end in time", allModes, "x", failure.Administrator, Evidence{"v", "there"})
+	want(t, briefly(failed, late, time.Second), Warning, Unknown, "timeout under [bootstrap]")
+	want(t, briefly(failed, timed, time.Second), Warning, Unknown, "timeout under [bootstrap]")
+	for name, f := range map[string]Finding{
+		"30 s are enough":      briefly(failed, late, 30*time.Second),
+		"nothing was late":     briefly(failed, []told{{End: &ending{Text: "x", Code: failure.Device}}}, time.Second),
+		"it ended by a signal": briefly(failed, []told{{How: "signal: killed"}}, time.Second),
+	} {
+		if f.Severity != Failed || f.Outcome != No {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
+// Few processes, for a user whom that limit binds: threads count.
+func TestFewProcesses(t *testing.T) {
+	s := fakeSystem(t, nil)
+	s.User = 1234
+	s.Limit = func(r int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 30, Max: 30}, nil }
+	f := processes(s)
+	want(t, f, Warning, "", "RLIMIT_NPROC = 30", "ulimit -u")
+	s.User = 0
+	want(t, processes(s), OK, "", "does not bind root")
+	s.User = 1234
+	s.Limit = func(r int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 4096, Max: 4096}, nil }
+	want(t, processes(s), OK, "", "4096")
+	// A process that cannot make a thread says nothing about GPUs. The words are those
+	// of Go's runtime.
+	for _, said := range []string{"runtime/cgo: pthread_create failed: Resource temporarily unavailable; SIGABRT: abort", "runtime: failed to create new OS thread (have 5 already; errno=11)"} {
+		f, ok := starved(askPeers, []told{{End: &ending{Text: "rank 1 is gone"}}, {Rank: 1, How: "signal: aborted", Said: said}})
+		if !ok {
+			t.Fatalf("%s", said)
+		}
+		want(t, f, Warning, Unknown, "ulimit -u", said)
 	}
 }

@@ -70,10 +70,10 @@ func Main(ctx context.Context, o Options) failure.Code {
 	d.atOnce(ev)
 	well := d.witness(ev)
 	late := time.AfterFunc(patience, func() {
-		fmt.Fprintf(o.Stderr, "nvls-allreduce: rank %d: the doctor has not met the other ranks after %v, and waits at most %v\n", ev.Rank, patience, 2*b.Timeout)
+		fmt.Fprintf(o.Stderr, "nvls-allreduce: rank %d: the doctor has not met the other ranks after %v, and waits at most %v\n", ev.Rank, patience, 2*d.timeout())
 	})
 	world, err := mpiboot.Join(ctx, mpiboot.Options{Launcher: b.Launcher, MPILibrary: b.MPILibrary, SocketDir: b.SocketDir,
-		Timeout: 2 * b.Timeout, Stderr: o.Stderr, Environ: d.system.Environ})
+		Timeout: 2 * d.timeout(), Stderr: o.Stderr, Environ: d.system.Environ})
 	late.Stop()
 	well()
 	if err != nil {
@@ -97,7 +97,7 @@ var patience = 10 * time.Second
 // atOnce tells what may keep the doctor itself from coming to a report.
 func (d *doctor) atOnce(ev mpiboot.Evidence) {
 	for _, f := range d.findings {
-		if f.ID == "limits.files" && f.Severity == Warning && ev.Rank <= 0 {
+		if (f.ID == "limits.files" || f.ID == "limits.processes") && f.Severity == Warning && f.Outcome != Unknown && ev.Rank <= 0 {
 			fmt.Fprintf(d.Stderr, "nvls-allreduce: %s. To do (%s): %s\n", f.What, f.By, f.Do)
 		}
 	}
@@ -109,14 +109,18 @@ func (d *doctor) simulated() bool { return d.Config.Run.Device == configs.Device
 
 // deadline bounds a probe process from outside; request gives what bounds its
 // parts from inside. All follow from bootstrap.timeout.
-func (d *doctor) deadline() time.Duration { return d.Config.Bootstrap.Timeout * 3 / 2 }
+func (d *doctor) deadline() time.Duration { return d.timeout() * 3 / 2 }
+
+// timeout is that of the configuration, but no shorter than what it takes to start a
+// process and compile a kernel: a run may do with less.
+func (d *doctor) timeout() time.Duration { return max(d.Config.Bootstrap.Timeout, time.Second) }
 
 func (d *doctor) request(ask string) request {
 	dev := "cuda"
 	if d.simulated() {
 		dev = "sim"
 	}
-	t := d.Config.Bootstrap.Timeout
+	t := d.timeout()
 	return request{Ask: ask, Device: dev, SimDevices: d.Config.Sim.Devices, ShareGPU: d.Config.Run.ShareGPU, Multicast: d.Config.NVLS.Multicast,
 		SocketDir: d.Config.Bootstrap.SocketDir, NCCL: d.Config.NCCL.Library, Join: t, Kernel: t / 3}
 }
@@ -259,16 +263,24 @@ func (d *doctor) devices(ctx context.Context, off string) error {
 	if d.simulated() {
 		d.teamSize = node.Size()
 		if node.Size() == 1 && !d.single() {
-			if d.teamSize = d.Config.Sim.Devices; d.teamSize == 0 {
+			if d.teamSize = min(d.Config.Sim.Devices, collective.MaxRanks); d.teamSize == 0 {
 				d.teamSize = simTeam
 			}
 		}
-		var err error
-		if d.driver, err = d.openSim(ctx, off); err != nil {
+		driver, err := d.openSim(ctx, off)
+		var vote *mpiboot.VoteError
+		switch {
+		case errors.As(err, &vote) && !tooManyFiles(err): // of which a doctor needs more than a run
+			f := fromError("gpu.driver", "the software device cannot be made", err, allModes, "--device sim")
+			f.Exit = failure.CodeOf(err)
+			d.add(f)
+		case err != nil:
 			return err
+		default:
+			d.driver = driver
+			d.add(Finding{ID: "gpu.driver", Severity: OK, Outcome: Yes, What: fmt.Sprintf("the software device runs with %s (SIMULATED: nothing here says anything about a GPU)", count(len(d.driver.Devices()), "software GPU")),
+				Evidence: evidence(d.driver.Version(), "--device sim")})
 		}
-		d.add(Finding{ID: "gpu.driver", Severity: OK, Outcome: Yes, What: fmt.Sprintf("the software device runs with %s (SIMULATED: nothing here says anything about a GPU)", count(len(d.driver.Devices()), "software GPU")),
-			Evidence: evidence(d.driver.Version(), "--device sim")})
 	} else {
 		var f []Finding
 		f, n = deviceNodes(s)

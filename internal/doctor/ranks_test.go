@@ -151,6 +151,13 @@ func TestEndedByMPI(t *testing.T) {
 	astray := []string{"sh", "-c", `for v in $(env | grep -o '^PMIX_SERVER_URI[0-9]*'); do export $v='x.0;tcp4://127.0.0.1:1'; done; exec "$0" "$@"`}
 	r, _, _ := program{args: []string{"run.device=sim"}, prefix: append(unshared(t, openMPI(t, "2"), "-r"), astray...)}.run(t)
 	want(t, find(t, r.Findings, "ranks"), Failed, No, "ended before MPI_Init returned", "a user namespace of its own", "--np needs no MPI")
+	// With few files MPI itself is the first to run out of them.
+	few := append(openMPI(t, "2"), "sh", "-c", `ulimit -n 18; exec "$0" "$@"`)
+	r, _, stderr := program{args: []string{"run.device=sim"}, prefix: few}.run(t)
+	want(t, find(t, r.Findings, "ranks"), Failed, No, "ended before MPI_Init returned", "only 18 files may be open", "ulimit -n")
+	if !strings.Contains(stderr, "only 18 files may be open") {
+		t.Errorf("nothing was said beforehand: %s", stderr)
+	}
 }
 
 func TestProcessNamespaces(t *testing.T) {
@@ -169,6 +176,9 @@ func TestNetworkNamespaces(t *testing.T) {
 	prefix := unshared(t, mpich(t, "2"), "-rn")
 	r, code, _ := program{args: []string{"run.device=sim", "bootstrap.timeout=1s"}, environ: []string{ucx}, prefix: prefix}.run(t)
 	want(t, find(t, r.Findings, "ranks"), Failed, No, "different network namespaces", "rank 1 in net:[", "--socket-dir")
+	if !strings.Contains(r.Verdict.Text, "different network namespaces") {
+		t.Errorf("the verdict hides the reason: %s", r.Verdict.Text)
+	}
 	if code != int(failure.Unavailable) {
 		t.Errorf("exit code %d", code)
 	}

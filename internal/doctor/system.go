@@ -23,6 +23,8 @@ type System struct {
 	Root string
 	// Environ is the environment in the form of os.Environ.
 	Environ []string
+	// User is the user's number.
+	User int
 	// OpenNode opens a device node for reading and writing, and closes it.
 	OpenNode func(path string) error
 	// Limit gives a resource limit of the process.
@@ -38,6 +40,7 @@ func Host(environ []string) *System {
 	return &System{
 		Root:    "/",
 		Environ: environ,
+		User:    os.Geteuid(),
 		OpenNode: func(path string) error {
 			fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 			if err != nil {

@@ -207,7 +207,7 @@ func TestLimits(t *testing.T) {
 	want(t, find(t, f, "limits.locked-memory"), OK, "", "unlimited")
 	want(t, find(t, f, "limits.address-space"), OK, "")
 	s.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{}, unix.ENOSYS }
-	for _, id := range []string{"limits.files", "limits.locked-memory", "limits.address-space"} {
+	for _, id := range []string{"limits.files", "limits.processes", "limits.file-size", "limits.locked-memory", "limits.address-space"} {
 		want(t, find(t, limits(s), id), Warning, Unknown, "not implemented")
 	}
 

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -50,13 +51,30 @@ func (d *doctor) askTeam(ctx context.Context, ask string, chosen []device.Info, 
 	if f, ok := starved(ask, all); ok {
 		return f, all, nil
 	}
+	var f Finding
 	switch ask {
 	case askMulticast:
-		return judgeMulticast(all, d.simulated()), all, nil
+		f = judgeMulticast(all, d.simulated())
 	case askNCCL, askNCCLSymmetric:
-		return judgeNCCL(ask, all), all, nil
+		f = judgeNCCL(ask, all)
+	default:
+		f = judgePeers(all, d.simulated())
 	}
-	return judgePeers(all, d.simulated()), all, nil
+	return briefly(f, all, d.timeout()), all, nil
+}
+
+// brief is a timeout in which a process on a busy host may not come to its end.
+const brief = 3 * time.Second
+
+// briefly takes a failure back that is one of time only, where there was little of
+// it: then nothing is known.
+func briefly(f Finding, all []told, timeout time.Duration) Finding {
+	late := slices.ContainsFunc(all, func(t told) bool { return t.Late || t.End != nil && t.End.Code == failure.Timeout })
+	if f.Severity != Failed || timeout >= brief || !late {
+		return f
+	}
+	return Finding{ID: f.ID, Severity: Warning, Outcome: Unknown, What: f.What + "; there was little time", Evidence: f.Evidence,
+		Do: "raise timeout under [bootstrap]", By: failure.User}
 }
 
 // notStarted is the finding where a probe process could not be started, which
@@ -72,19 +90,28 @@ func notStarted(ask string, all []told) (Finding, bool) {
 	case "files":
 		f.Do = moreFiles
 	case "processes":
-		f.Do = "raise the limit on processes (ulimit -u), and that of the container or the job (pids of its control group)"
+		f.Do = moreProcesses
 	default:
 		f.Do = "see that this program's file can be read and run in the container"
 	}
 	return f, true
 }
 
-// starved is the finding where a probe process ran out of open files, which says
-// nothing about GPUs.
+// moreProcesses is what to do when no more processes or threads can be made.
+const moreProcesses = "raise the limit on processes (ulimit -u), and that of the container or the job (pids of its control group)"
+
+// starved is the finding where a probe process ran out of open files or of threads,
+// which says nothing about GPUs.
 func starved(ask string, all []told) (Finding, bool) {
 	for _, t := range all {
 		if t.End != nil && !t.End.OK && strings.Contains(t.End.Text, unix.EMFILE.Error()) {
 			return unsure(ask, ask+" could not be probed", errors.New(t.End.Text), fmt.Sprintf("probe process of rank %d", t.Rank)), true
+		}
+		// As Go's runtime says it when it ends a process.
+		if t.End == nil && (strings.Contains(t.Said, "pthread_create failed") || strings.Contains(t.Said, "failed to create new OS thread")) {
+			f := unsure(ask, ask+" could not be probed", errors.New(t.Said), fmt.Sprintf("probe process of rank %d", t.Rank))
+			f.Do, f.By = moreProcesses, failure.User
+			return f, true
 		}
 	}
 	return Finding{}, false
@@ -102,7 +129,7 @@ func traces(all []told) []Evidence {
 	for _, t := range all {
 		text := t.How
 		if t.End == nil {
-			text += fmt.Sprintf(", at stage %q", t.Stage)
+			text += fmt.Sprintf(", at stage %q", cmp.Or(t.Stage, "start"))
 			if t.Said != "" {
 				text += "; it printed: " + t.Said
 			}
@@ -174,10 +201,10 @@ func judgePeers(all []told, simulated bool) Finding {
 		}
 		f.Do, f.By = "check IOMMU and ACS on the host (PCIe peer access), and NVLink (nvidia-smi nvlink -s)", failure.Administrator
 	case silent != nil && silent.Late:
-		f.What = fmt.Sprintf("sharing memory between the GPUs did not end in time, at stage %q of rank %d", silent.Stage, silent.Rank)
+		f.What = fmt.Sprintf("sharing memory between the GPUs did not end in time, at stage %q of rank %d", cmp.Or(silent.Stage, "start"), silent.Rank)
 		f.Do, f.By = "look at dmesg for Xid messages, and check IOMMU and ACS on the host", failure.Administrator
 	case silent != nil:
-		f.What = fmt.Sprintf("a probe process broke while sharing memory between the GPUs, at stage %q of rank %d", silent.Stage, silent.Rank)
+		f.What = fmt.Sprintf("a probe process broke while sharing memory between the GPUs, at stage %q of rank %d", cmp.Or(silent.Stage, "start"), silent.Rank)
 		f.Do, f.By = "look at dmesg on the host for the process and for Xid messages", failure.Administrator
 	case spoke != nil && spoke.Code == failure.WrongData:
 		f.What = "data arrives between the GPUs, but an all-reduce by their kernels gives wrong data"
@@ -271,10 +298,10 @@ func judgeMulticast(all []told, simulated bool) Finding {
 			}
 		}
 	case silent != nil && silent.Late:
-		f.What = fmt.Sprintf("a multicast call did not end in time, at stage %q of rank %d", silent.Stage, silent.Rank)
+		f.What = fmt.Sprintf("a multicast call did not end in time, at stage %q of rank %d", cmp.Or(silent.Stage, "start"), silent.Rank)
 		f.Do, f.By = "check Fabric Manager on the host (systemctl status nvidia-fabricmanager); use --mode ring or p2p meanwhile", failure.Administrator
 	case silent != nil:
-		f.What = fmt.Sprintf("a probe process broke during multicast, at stage %q of rank %d", silent.Stage, silent.Rank)
+		f.What = fmt.Sprintf("a probe process broke during multicast, at stage %q of rank %d", cmp.Or(silent.Stage, "start"), silent.Rank)
 		f.Do, f.By = "look at dmesg on the host for Xid messages; use --mode ring or p2p meanwhile", failure.Administrator
 	case spoke != nil && spoke.Code == failure.WrongData:
 		f.What = "multicast was set up, but the switch gives wrong data"

@@ -66,6 +66,12 @@ func (d *doctor) endedInInit() Finding {
 	f := costs("ranks", "this rank was ended before MPI_Init returned: by the MPI library, which says why in words of its own, or by the launcher because another rank ended", allModes,
 		"see what MPI printed; if library and launcher do not belong together, set mpi_library under [bootstrap]; on one node --np needs no MPI", failure.User,
 		Evidence{"the process is gone, and MPI_Init had not returned", "a second process that watched"})
+	for _, limit := range d.findings {
+		if limit.ID == "limits.files" && limit.Severity == Warning {
+			f.Evidence = append(f.Evidence, Evidence{limit.What, "the finding limits.files"})
+			f.Do = moreFiles + "; if that does not help: " + f.Do
+		}
+	}
 	if ids, err := d.system.read("/proc/self/uid_map"); err == nil && d.system.ownUserNamespace() {
 		f.Evidence = append(f.Evidence, Evidence{"a user namespace of its own: " + ids, "/proc/self/uid_map"})
 		f.Do = "if MPI speaks of shared memory or of /proc, which user namespaces separate: set " + mpiRemedy + "; on one node --np needs no MPI"
