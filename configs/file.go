@@ -42,6 +42,11 @@ func Load(nameOrPath string) (*Config, error) {
 		}
 		return nil, f
 	}
+	if err := userfile.CheckTOML(string(text)); err != nil {
+		f := failure.Wrap(failure.Usage, err, "cannot read the configuration %q", nameOrPath)
+		f.By = failure.User
+		return nil, f
+	}
 	layer, err := parse(string(text), nameOrPath)
 	if err != nil {
 		return nil, err

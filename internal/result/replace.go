@@ -12,32 +12,35 @@ import (
 	"syscall"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/userfile"
 )
 
 // Replace writes a file so that a reader, or a job killed half way, finds the
 // old contents or the new, never a part: into a temporary file of the same
-// folder, to disk, then renamed. A symbolic link keeps pointing to its file, and a
-// file keeps its mode; a new one is made as the umask says. What
+// folder, to disk, then renamed. A symbolic link keeps pointing to its file, be it
+// there or not, and a file keeps its mode; a new one is made as the umask says. What
 // is no regular file (a pipe, /dev/stdout) is written to directly. An error of the
 // file system is a failure with code Usage, for the path was the user's choice;
 // one of write is returned with the path before it.
 func Replace(path string, write func(io.Writer) error) (err error) {
-	if target, e := filepath.EvalSymlinks(path); e == nil {
-		path = target
-	}
+	name := path
+	path = userfile.Target(path)
 	defer func() {
 		var system syscall.Errno
 		switch {
 		case err == nil:
 		case errors.As(err, &system):
-			f := failure.Wrap(failure.Usage, err, "cannot write %s", path)
+			f := failure.Wrap(failure.Usage, err, "cannot write %s", name)
 			f.Do, f.By = "check that the folder exists, is writable and has space", failure.User
 			err = f
 		default:
-			err = fmt.Errorf("%s: %w", path, err)
+			err = fmt.Errorf("%s: %w", name, err)
 		}
 	}()
 	st, e := os.Stat(path)
+	if errors.Is(e, syscall.ELOOP) {
+		return e
+	}
 	if e == nil && !st.Mode().IsRegular() && !st.IsDir() {
 		// Not blocking: a pipe that nobody reads is an error, not a wait.
 		f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
@@ -84,15 +87,18 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 // CheckWritable says whether Replace will be able to write path, by making and
 // removing its temporary file. A pipe must have a reader.
 func CheckWritable(path string) error {
-	if target, e := filepath.EvalSymlinks(path); e == nil {
-		path = target
-	}
+	name := path
+	path = userfile.Target(path)
 	bad := func(err error) error {
-		f := failure.Wrap(failure.Usage, err, "cannot write %s", path)
+		f := failure.Wrap(failure.Usage, err, "cannot write %s", name)
 		f.Do, f.By = "check that the folder exists, is writable and has space", failure.User
 		return f
 	}
-	if st, e := os.Stat(path); e == nil && !st.Mode().IsRegular() && !st.IsDir() {
+	st, e := os.Stat(path)
+	if errors.Is(e, syscall.ELOOP) {
+		return bad(e)
+	}
+	if e == nil && !st.Mode().IsRegular() && !st.IsDir() {
 		f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			return bad(err)

@@ -89,6 +89,9 @@ func (f *File) Check(ranks int, device string) error {
 
 // Parse reads a file's text. name is for errors.
 func Parse(name, text string) (*File, error) {
+	if err := userfile.CheckTOML(text); err != nil {
+		return nil, bad(name, err.Error())
+	}
 	var f File
 	md, err := toml.Decode(text, &f)
 	var syntax toml.ParseError

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // Open opens a regular file for reading. Of anything else it says what it is, and it
@@ -49,6 +50,9 @@ func open(path, want string, ok func(fs.FileMode) bool) (*os.File, error) {
 	return f, nil
 }
 
+// patience is how long a file may keep a reader waiting that is not on a disk.
+const patience = 5 * time.Second
+
 // Read gives the bytes of a regular file of at most limit bytes. Files of /proc,
 // whose size is not known beforehand, are held to it while they are read.
 func Read(path string, limit int64) ([]byte, error) {
@@ -65,10 +69,14 @@ func Read(path string, limit int64) ([]byte, error) {
 	if st.Size() > limit {
 		return nil, tooLong
 	}
+	// Some files of /proc are regular and wait for news.
+	f.SetReadDeadline(time.Now().Add(patience))
 	var b bytes.Buffer
 	b.Grow(int(st.Size()) + bytes.MinRead)
 	n, err := b.ReadFrom(io.LimitReader(f, limit+1))
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, fmt.Errorf("it has no end within %v", patience)
 	case err != nil:
 		return nil, bare(err)
 	case n > limit:
@@ -108,15 +116,15 @@ func Same(a, b string) bool {
 	if errA == nil && errB == nil {
 		return os.SameFile(sa, sb)
 	}
-	return target(a) == target(b)
+	return Target(a) == Target(b)
 }
 
 // maxLinks is how many links the kernel follows before it says ELOOP.
 const maxLinks = 40
 
-// target is where a name leads: an absolute path without links, of a file that
-// need not be there yet.
-func target(path string) string {
+// Target is where a name leads: an absolute path without links, of a file that need
+// not be there yet. Links that lead in a circle stay.
+func Target(path string) string {
 	for range maxLinks {
 		dir := filepath.Dir(path)
 		if real, err := filepath.EvalSymlinks(dir); err == nil {

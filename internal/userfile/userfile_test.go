@@ -47,6 +47,28 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// A reader of TOML takes minutes for some hundred kilobytes of these.
+func TestCheckTOML(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text string
+		line string // "" where the text is fine
+	}{
+		"key":      {"x = 1\n" + strings.Repeat("a.", 100_000) + "a = 1\n", "line 2"},
+		"header":   {"[" + strings.Repeat("a.", 100_000) + "a]\n", "line 1"},
+		"list":     {"a = " + strings.Repeat("[", 1000), "line 1"},
+		"lines":    {"a = " + strings.Repeat("[\n", 1000), "line 65"},
+		"inline":   {"a = " + strings.Repeat("{b=", 1000), "line 1"},
+		"text":     {"a = \"" + strings.Repeat(".", 1000) + "\\\"[\"\nb = '" + strings.Repeat("[", 1000) + "'\n", ""},
+		"comment":  {"# " + strings.Repeat(".[", 1000) + "\n", ""},
+		"siblings": {strings.Repeat("[[a.b]]\nc = [1.5, 2.5]\n", 1000), ""},
+	} {
+		err := CheckTOML(tt.text)
+		if (err == nil) != (tt.line == "") || err != nil && !strings.HasPrefix(err.Error(), tt.line+" ") {
+			t.Errorf("%s: %v, want %q", name, err, tt.line)
+		}
+	}
+}
+
 // A log may come through a pipe. One to which nobody writes ends at once.
 func TestOpenStream(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
