@@ -81,10 +81,10 @@ var excuses = []excuse{
 		}},
 	{"Bulk push: wait for a stage of inputs among few ranks",
 		"The inputs of a round are waited for as a whole, and among 2 and 4 ranks a round of the workload has fewer than the ring has stages. Not equivalent: larger rounds fill stages again, which TestBulkStages of package fallback looks at.",
-		func(m *Mutant) bool {
-			k := &kernel{lines: m.lines}
-			return strings.HasPrefix(m.Kind, "stage ") && k.near(m.Line-1, 80, line(`st\.global\.v4.*`)) == nil
-		}},
+		func(m *Mutant) bool { return isStageWait(m) && !m.behindStore() }},
+	{"Bulk push: wait for copies behind a wait that has failed",
+		"It keeps the block, which gives up, from ending while copies read its shared memory. No wait fails in the workload: nothing is claimed.",
+		func(m *Mutant) bool { return m.unreached && strings.HasPrefix(m.Kind, "bulk copies ") }},
 	{"Rest of a loop that is not unrolled",
 		"The loop before it has gone on for as long as this one would: dead code.",
 		func(m *Mutant) bool { return m.unreached && m.afterSameLoop() }},
@@ -96,6 +96,10 @@ func isRelease(m *Mutant) bool {
 
 func isAcquire(m *Mutant) bool {
 	return m.Kind == "acquire to relaxed" || m.Kind == "acquire at GPU scope"
+}
+
+func isStageWait(m *Mutant) bool {
+	return m.Kind == "stage not waited for" || m.Kind == "stage waited for one copy too early"
 }
 
 const proxyFence = "fence between the proxies removed"
@@ -164,6 +168,17 @@ func (m *Mutant) readsBehind() bool {
 		}
 		if barriers == 2 {
 			break
+		}
+	}
+	return false
+}
+
+// behindStore tells whether the block has stored results since the barrier before
+// the line.
+func (m *Mutant) behindStore() bool {
+	for i, l := range m.lines {
+		if storePack.MatchString(l) && m.behind(i, isBarrier)[m.Line-1] {
+			return true
 		}
 	}
 	return false
