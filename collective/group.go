@@ -30,9 +30,9 @@ type Options struct {
 	// Conductor and Reached, which hold for each rank's own calls. Devices 0 means one a rank.
 	// MulticastOff above is used and not its own.
 	Sim SimOptions
-	// ScratchBytes is the scratch memory of ring and push on each device, the same
-	// on every rank; 0 is the constant ScratchBytes. Push moves large messages
-	// faster with more, some 32 MiB.
+	// ScratchBytes is the scratch memory of ring, push and copy engines on each
+	// device, the same on every rank; 0 is the constant ScratchBytes. Push and copy
+	// engines move large messages faster with more, some 32 MiB.
 	ScratchBytes uint64
 	// Timeout bounds every wait of a kernel for its peers. 0 means 30 s.
 	Timeout time.Duration

@@ -20,8 +20,8 @@ const (
 	// InboxBytes is the memory in which packets arrive.
 	InboxBytes    = 2 << 20
 	scratchOffset = inboxOffset + InboxBytes
-	// ScratchBytes is the scratch memory of ring and push where nothing else was
-	// asked for.
+	// ScratchBytes is the scratch memory of ring, push and copy engines where nothing
+	// else was asked for.
 	ScratchBytes = 4<<20 - scratchOffset
 )
 

@@ -90,11 +90,8 @@ func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 	}
 	var tried []attempt
 	for _, name := range candidates {
-		if name == configs.ModeP2PPushBulk && (size < bulkBytes || !fallback.BulkCopies(b.group)) {
-			continue // nothing to gain, or the same as p2p-push
-		}
 		m := b.find(name)
-		if m == nil || m.reducer.Supports(t.dtype, t.op) != nil || name == configs.ModeP2PCopyEngine && size < leastCopyEngine {
+		if m == nil || m.reducer.Supports(t.dtype, t.op) != nil || !b.tries(name, size) {
 			continue
 		}
 		a := attempt{mode: m}
@@ -129,6 +126,17 @@ func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 	b.record.decideNow(result.Decision{SizeBytes: size, Requested: configs.ModeAuto, Chosen: best.mode.name,
 		Reason: fmt.Sprintf("fastest of %d iterations here, us: %s", iters, strings.Join(words, ", "))})
 	return best.mode.with(best.tuning), nil
+}
+
+// tries tells whether a candidate may gain anything at a size.
+func (b *bench) tries(name string, size uint64) bool {
+	switch name {
+	case configs.ModeP2PPushBulk:
+		return size >= bulkBytes && fallback.BulkCopies(b.group) // else the same as p2p-push
+	case configs.ModeP2PCopyEngine:
+		return size >= leastCopyEngine
+	}
+	return true
 }
 
 // follow takes what the tuning file says, or where that cannot run, the next

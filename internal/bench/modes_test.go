@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,5 +109,22 @@ func TestAverage(t *testing.T) {
 		if got := average(how, v); got != want {
 			t.Errorf("%s of %v is %v", how, v, got)
 		}
+	}
+}
+
+// Copy engines are tried where they may gain something, everything else always,
+// but bulk copies.
+func TestCandidatesOfSize(t *testing.T) {
+	b := &bench{}
+	for size, want := range map[uint64]bool{1 << 10: false, 4<<20 - 4: false, 4 << 20: true, 1 << 30: true} {
+		if got := b.tries(configs.ModeP2PCopyEngine, size); got != want {
+			t.Errorf("%d bytes: %v", size, got)
+		}
+		if !b.tries(configs.ModeP2PTwoShot, size) {
+			t.Errorf("two-shot is not tried for %d bytes", size)
+		}
+	}
+	if !slices.Contains(candidates, configs.ModeP2PCopyEngine) {
+		t.Error("copy engines are no candidate")
 	}
 }

@@ -116,6 +116,8 @@ func TestOneBarrierRemoved(t *testing.T) {
 		{"p2p-packet", 8, 1, "a peer's packet"},
 		{"p2p-copy-in", 4, 1, "the peers' copies"},
 		{"p2p-copy-in", 5, 1, "the peers' results"},
+		{"p2p-copy-engine", 11, 1, "the peers' copies into scratch memory"},
+		{"p2p-copy-engine", 12, 1, "the peers' copies of results"},
 	} {
 		t.Run(tt.mode+" without waiting for "+tt.what, func(t *testing.T) {
 			// A race: it needs a moment in which the ranks are apart.
