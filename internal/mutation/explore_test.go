@@ -2,6 +2,7 @@ package mutation
 
 import (
 	"flag"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func TestShippedKernels(t *testing.T) {
 	var all []round
 	for c := range classes {
 		for n := 2; n <= kernels.MaxRanks; n++ {
-			for _, f := range Families {
+			for _, f := range append(slices.Clone(Families), CopyEngine) {
 				if !f.NeedsMulticast() || classes[c][0].Size() > 1 { // the switch has no 8-bit arithmetic
 					all = append(all, round{f, n, c})
 				}

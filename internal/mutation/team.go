@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
+	"github.com/nvls-allreduce/nvls-allreduce/fallback"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim/exec"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/grouptest"
@@ -33,6 +34,7 @@ type member struct {
 	*grouptest.Rank
 	memory  *collective.Memory
 	channel *nvls.Channel
+	copies  *fallback.CopyEngine
 }
 
 // Team is a group of ranks in this process that do one thing after the other
@@ -97,9 +99,12 @@ func (t *Team) part(r *grouptest.Rank) {
 	c, err := nvls.NewChannel(context.Background(), r.Group, m.memory)
 	r.OK(err, "NewChannel")
 	m.channel = c
+	m.copies, err = fallback.NewCopyEngine(context.Background(), r.Group, collective.Tuning{})
+	r.OK(err, "NewCopyEngine")
 	for job := range t.jobs[r.Rank()] {
 		t.results <- m.try(job)
 	}
+	r.Close(m.copies)
 	r.OK(c.Close(context.Background()), "closing the channel")
 	r.Close(m.memory)
 }

@@ -18,6 +18,13 @@ var Families = []kernels.Family{
 	kernels.NVLSZeroCopy, kernels.NVLSCopyIn,
 }
 
+// CopyEngine stands for the calls of copy engines: copies and kernels of two families
+// on three streams. They are explored like the others. Mutants there are none: the
+// barrier between ranks is a kernel of its own, and a kernel that starts sees
+// everything that was stored before, so that the model cannot tell whether the
+// barrier's accesses have the order they need.
+const CopyEngine kernels.Family = "copy_engine"
+
 // Layout of a rank's memory: a send and a receive buffer that all calls use, the
 // staging buffer, and for each call its input and what it left in the buffers.
 const (
@@ -86,6 +93,9 @@ func calls(f kernels.Family, d collective.DType, ranks int, seed uint64) []*call
 		if f == kernels.PushBulk && i == 1 && seed%2 == 1 {
 			c.threads = 40 // several warps fill a stage
 		}
+		if f == CopyEngine {
+			c.packs *= 4 // more than the least chunk
+		}
 		c.send, c.recv = sendOffset+1024, sendOffset+1024
 		if i%2 == 0 { // out of place
 			c.recv = recvOffset + 1024
@@ -144,6 +154,11 @@ func (c *call) launch(m *member) (collective.Prepared, error) {
 		default:
 			a.PeerIn[i], a.PeerOut[i] = uint64(send.Peer(r)), uint64(recv.Peer(r))
 		}
+	}
+	if c.family == CopyEngine {
+		// Slots come around, in the least chunks that there are.
+		t := collective.Tuning{Blocks: c.blocks, Threads: max(c.threads, kernels.MaxRanks), Chunk: 1, Slots: 2 + uint32(c.seed%2)}
+		return m.copies.Tuned(t).Prepare(full)
 	}
 	next, blocks := (rank+1)%n, c.blocks
 	switch c.family {
