@@ -74,14 +74,14 @@ var excuses = []excuse{
 		func(m *Mutant) bool {
 			return m.Kind == proxyFence && globalProxyFence.MatchString(m.Old) && !m.passes(m.Line-1, storePack, isBarrier)
 		}},
+	{"Rest of a loop that does two rounds at a time",
+		"The loop before it has gone on for as long as two rounds were left: at most one is. Equivalent.",
+		func(m *Mutant) bool { return isLoop(m) && m.afterPairs() }},
 	{"Barrier behind a wait, with another one behind it",
 		"Before the next barrier the block touches nothing that others see; only thread 0 may wait once more, and what it has acquired the next barrier passes on to all. As long as no wait fails, equivalent.",
 		func(m *Mutant) bool {
 			return isBar(m) && m.afterWait() && !m.passes(m.Line-1, otherAccess, isBarrier)
 		}},
-	{"Bulk push: wait for a stage of inputs among few ranks",
-		"The inputs of a round are waited for as a whole, and among 2 and 4 ranks a round of the workload has fewer than the ring has stages. Not equivalent: larger rounds fill stages again, which TestBulkStages of package fallback looks at.",
-		func(m *Mutant) bool { return isStageWait(m) && !m.behindStore() }},
 	{"Bulk push: wait for copies behind a wait that has failed",
 		"It keeps the block, which gives up, from ending while copies read its shared memory. No wait fails in the workload: nothing is claimed.",
 		func(m *Mutant) bool { return m.unreached && strings.HasPrefix(m.Kind, "bulk copies ") }},
@@ -96,10 +96,6 @@ func isRelease(m *Mutant) bool {
 
 func isAcquire(m *Mutant) bool {
 	return m.Kind == "acquire to relaxed" || m.Kind == "acquire at GPU scope"
-}
-
-func isStageWait(m *Mutant) bool {
-	return m.Kind == "stage not waited for" || m.Kind == "stage waited for one copy too early"
 }
 
 const proxyFence = "fence between the proxies removed"
@@ -130,7 +126,7 @@ func (m *Mutant) Stage() kernels.Stage {
 	for i := m.Line - 1; i < len(m.lines); i++ {
 		if r := reports.FindStringSubmatch(m.lines[i]); r != nil {
 			k := &kernel{lines: m.lines}
-			if set := k.near(i, 40, line(`mov\.b32\s+`+r[1]+`, (\d+);`)); set != nil {
+			if set := k.near(i, i, line(`mov\.b32\s+`+r[1]+`, (\d+);`)); set != nil {
 				n, _ := strconv.Atoi(set[1])
 				return kernels.Stage(n)
 			}
@@ -168,17 +164,6 @@ func (m *Mutant) readsBehind() bool {
 		}
 		if barriers == 2 {
 			break
-		}
-	}
-	return false
-}
-
-// behindStore tells whether the block has stored results since the barrier before
-// the line.
-func (m *Mutant) behindStore() bool {
-	for i, l := range m.lines {
-		if storePack.MatchString(l) && m.behind(i, isBarrier)[m.Line-1] {
-			return true
 		}
 	}
 	return false
@@ -248,11 +233,55 @@ func (m *Mutant) afterSameLoop() bool {
 	for i > 0 && !(label.MatchString(m.lines[i]) && strings.Contains(m.lines[i+1], ".pragma \"nounroll\"")) {
 		i--
 	}
-	if i < 5 || !label.MatchString(m.lines[i-3]) || !jump.MatchString(m.lines[i-4]) {
+	// The test before it, and what stands before that.
+	var end []string
+	for i--; i > 2 && !label.MatchString(m.lines[i]); i-- {
+		if e := beyond.FindStringSubmatch(m.lines[i]); e != nil {
+			end = e
+		}
+	}
+	if i <= 2 || end == nil || !jump.MatchString(m.lines[i-1]) {
 		return false
 	}
-	end, before := beyond.FindStringSubmatch(m.lines[i-2]), within.FindStringSubmatch(m.lines[i-5])
-	return end != nil && before != nil && end[1] == before[1] && end[2] == before[2]
+	before := within.FindStringSubmatch(m.lines[i-2])
+	return before != nil && end[1] == before[1] && end[2] == before[2]
+}
+
+var sum = line(`add\.s(?:32|64)\s+(%rd?\d+), (%rd?\d+), (%rd?\d+);`)
+
+// afterPairs tells whether the loop that ends at the line comes behind one that
+// ended when a step of this loop from where both have come to would be too far.
+func (m *Mutant) afterPairs() bool {
+	k := &kernel{lines: m.lines}
+	end := k.near(m.Line-1, 3, within)
+	start := m.Line - 1
+	for start > 0 && !label.MatchString(m.lines[start]) {
+		start--
+	}
+	if end == nil {
+		return false
+	}
+	at, step := end[1], ""
+	for _, l := range m.lines[start:m.Line] {
+		if s := sum.FindStringSubmatch(l); s != nil && s[1] == at && s[2] == at {
+			step = s[3]
+		}
+	}
+	// Back over the test of this loop to that of the one before.
+	i := start - 1
+	for i > 0 && !label.MatchString(m.lines[i]) {
+		i--
+	}
+	for ; i > 2; i-- {
+		if c := within.FindStringSubmatch(m.lines[i]); c != nil {
+			s := sum.FindStringSubmatch(m.lines[i-1])
+			return step != "" && c[1] != at && c[2] == end[2] && s != nil && s[1] == c[1] && (s[2] == step && s[3] == at || s[3] == step && s[2] == at)
+		}
+		if i < start-20 {
+			break
+		}
+	}
+	return false
 }
 
 // afterWait tells whether the line is the barrier behind which a block asks whether

@@ -67,7 +67,7 @@ func TestShippedKernels(t *testing.T) {
 		tried[r.family]++
 	}
 	t.Logf("%d seeds of %d combinations, 5 calls each", seed, len(all))
-	for _, f := range Families {
+	for _, f := range append(slices.Clone(Families), CopyEngine) {
 		t.Logf("%s: %d", f, tried[f])
 	}
 	if seed < 8 {

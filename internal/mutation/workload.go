@@ -28,14 +28,15 @@ const CopyEngine kernels.Family = "copy_engine"
 // Layout of a rank's memory: a send and a receive buffer that all calls use, the
 // staging buffer, and for each call its input and what it left in the buffers.
 const (
-	bufferBytes   = 64 << 10
+	bufferBytes   = 512 << 10
 	sendOffset    = 0
 	recvOffset    = bufferBytes
 	stagingOffset = 2 * bufferBytes
-	inputOffset   = 1 << 20
-	keptOffset    = 3 << 19
-	blankOffset   = memoryBytes - bufferBytes // a pattern that no result is
-	memoryBytes   = 2 << 20
+	inputOffset   = 3 * bufferBytes
+	keptOffset    = inputOffset + callsOfRound*bufferBytes
+	blankOffset   = keptOffset + callsOfRound*bufferBytes // a pattern that no result is
+	memoryBytes   = 8 << 20
+	callsOfRound  = 5
 	guard         = 64 // bytes around a buffer that must not change
 	// packetSlots, ringSlots and pushSlots are few, so that they are used again
 	// soon. All calls have the same.
@@ -55,14 +56,32 @@ type shape struct {
 
 // shapes are many small chunks among several blocks and warps; chunks so large
 // for so few threads that every loop goes around, unrolled and not, in one round; elements
-// only, in many chunks and in one.
-func shapes(ranks uint64) [4]shape {
-	return [4]shape{
+// only, in many chunks and in one; for bulk copies a chunk of more stages than there are.
+func shapes(ranks uint64) [5]shape {
+	return [5]shape{
 		{blocks: 2, threads: 64, chunk: 2, packs: max(12*ranks+3, 36)},
 		{blocks: 2, threads: 8, chunk: 84, packs: 84*ranks + 30},
 		{blocks: 2, threads: 40, chunk: 1, packs: 6 * ranks, outside: true},
 		{blocks: 2, threads: 8, chunk: 6, packs: 6 * ranks, outside: true},
+		{blocks: 1, threads: 64, chunk: 2 * 4136, packs: 4136 * ranks},
 	}
+}
+
+// choose gives the shape of a round's i-th call.
+func choose(f kernels.Family, i int, ranks, seed uint64) shape {
+	all := shapes(ranks)
+	s := all[[callsOfRound]int{0, 1, 2, 0, 3}[i]]
+	switch {
+	case f == kernels.OneShot && i == 3 && seed%2 == 1:
+		s = all[2] // in place and no packs, as no plan has it: elements of several warps wait for each other
+	case f == kernels.PushBulk && i == 1 && seed%2 == 1:
+		s.threads, s.blocks, s.packs = 40, 1, s.packs+84*ranks // several warps fill the stages of three rounds
+	case f == kernels.PushBulk && i == 2 && ranks <= 4 && seed%4 == 3:
+		s = all[4]
+	case f == CopyEngine:
+		s.packs *= 4 // more than the least chunk
+	}
+	return s
 }
 
 // call is one all-reduce of the workload.
@@ -83,19 +102,9 @@ type call struct {
 func calls(f kernels.Family, d collective.DType, ranks int, seed uint64) []*call {
 	size := uint64(d.Size())
 	per := kernels.PackBytes / size
-	all := shapes(uint64(ranks))
 	var out []*call
-	for i, k := range []int{0, 1, 2, 0, 3} {
-		if f == kernels.OneShot && i == 3 && seed%2 == 1 {
-			k = 2 // in place and no packs, as no plan has it: elements of several warps wait for each other
-		}
-		c := &call{shape: all[k], ranks: ranks, family: f, dtype: d, seed: seed*8 + uint64(i)}
-		if f == kernels.PushBulk && i == 1 && seed%2 == 1 {
-			c.threads = 40 // several warps fill a stage
-		}
-		if f == CopyEngine {
-			c.packs *= 4 // more than the least chunk
-		}
+	for i := range callsOfRound {
+		c := &call{shape: choose(f, i, uint64(ranks), seed), ranks: ranks, family: f, dtype: d, seed: seed*8 + uint64(i)}
 		c.send, c.recv = sendOffset+1024, sendOffset+1024
 		if i%2 == 0 { // out of place
 			c.recv = recvOffset + 1024
@@ -108,13 +117,13 @@ func calls(f kernels.Family, d collective.DType, ranks int, seed uint64) []*call
 		if f == kernels.NVLSZeroCopy {
 			c.outside = false
 		} else {
-			switch i {
-			case 2: // out of place, and no packs
+			switch {
+			case i == 2 && c.outside: // out of place, and no packs
 				c.send, c.recv = c.send+size%kernels.PackBytes, c.recv+3*size%kernels.PackBytes
-			case 3: // a head before the packs
+			case i == 3: // a head before the packs
 				c.send += 3 * size % kernels.PackBytes
 				c.recv = c.send
-			case 4:
+			case i == 4:
 				c.recv += size
 				if f == kernels.Packet { // single elements, several for each thread
 					c.send += size

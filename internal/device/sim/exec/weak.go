@@ -65,13 +65,20 @@ type blockModel struct {
 // threadModel is the weak memory of a thread.
 type threadModel struct {
 	level
-	acquired *known // of whose stores it must see what
-	fenced   uint64 // the name of its last fence that released to all: every later store tells of it
-	proxied  *known // of acquired, what a fence.proxy.async has carried over to bulk copies
-	words    []int  // shared memory that it has stored to, and the async proxy may not know
-	observed *known // what the stores tell that its strong loads have seen
-	heard    uint64 // a name that it has looked up,
-	learned  *known // and what that tells
+	acquired *known              // of whose stores it must see what
+	fenced   uint64              // the name of its last fence that released to all: every later store tells of it
+	released map[location]uint64 // the names of its releases to all: later stores to the same location tell of them
+	proxied  *known              // of acquired, what a fence.proxy.async has carried over to bulk copies
+	words    []int               // shared memory that it has stored to, and the async proxy may not know
+	observed *known              // what the stores tell that its strong loads have seen
+	heard    uint64              // a name that it has looked up,
+	learned  *known              // and what that tells
+}
+
+// location is half a word.
+type location struct {
+	word unsafe.Pointer
+	half int
 }
 
 // tempers are what a seed chooses from.
@@ -112,6 +119,7 @@ func (m *model) begin(c *cta) {
 		t := &b.threads[i]
 		t.reset()
 		t.acquired, t.observed, t.fenced, t.heard = b.grown, nil, 0, 0
+		clear(t.released)
 		t.proxied, t.words = b.grown, t.words[:0]
 	}
 }
@@ -224,9 +232,23 @@ func (m *model) release(b *blockModel, t *threadModel, s scope) (told uint64) {
 	return told
 }
 
-// write makes a store of a thread.
-func (m *model) write(b *blockModel, t *threadModel, s pending, told uint64) {
-	s.acquired, s.told = t.acquired, [2]uint64{told, told}
+// write makes a store of a thread. told names what it tells, order is that of the
+// instruction.
+func (m *model) write(b *blockModel, t *threadModel, s pending, told uint64, order order) {
+	s.acquired = t.acquired
+	for half := range s.told {
+		s.told[half] = told
+		if at := (location{s.word, half}); s.mask>>(4*half)&15 == 0 || order == weak {
+			continue
+		} else if told != t.fenced {
+			if t.released == nil {
+				t.released = map[location]uint64{}
+			}
+			t.released[at] = told
+		} else if before := t.released[at]; before != 0 {
+			s.told[half] = m.h.both(before, told)
+		}
+	}
 	t.put(s)
 	if !m.chance(m.hold) {
 		m.flush(b, t, s.word)

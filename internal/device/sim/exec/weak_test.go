@@ -133,6 +133,8 @@ func TestMessagePassing(t *testing.T) {
 		{"relaxed store", putData + "st.relaxed.sys" + flag, await("acquire.sys"), true},
 		{"weak store", putData + "st" + flag, await("acquire.sys"), true},
 		{"relaxed store behind a release of another word", putData + "st.release.sys.global.u32 [%rd0+512], 1;\nst.relaxed.sys" + flag, await("acquire.sys"), true},
+		{"relaxed store behind a release of the same word", putData + "st.release.sys.global.u32 [%rd0+128], 0;\nst.relaxed.sys" + flag, await("acquire.sys"), false},
+		{"weak store behind it", putData + "st.release.sys.global.u32 [%rd0+128], 0;\nst" + flag, await("acquire.sys"), true},
 		{"release at block scope", putData + "st.release.cta" + flag, await("acquire.sys"), true},
 		{"release at GPU scope", putData + "st.release.gpu" + flag, await("acquire.sys"), true},
 		{"relaxed load", putData + "st.release.sys" + flag, await("relaxed.sys"), true},

@@ -51,14 +51,14 @@ func (w *warp) writeWords(p unsafe.Pointer, m *memOp, l uint8, addr uint64, v [2
 	x, b, t := w.run.weak, w.cta.weak, w.thread(l)
 	s := pending{word: p, value: v[0], mask: 0xff, addr: addr, in: m.in, block: w.cta.index, thread: w.first + uint32(l)}
 	if m.bytes > 8 {
-		x.write(b, t, s, told)
+		x.write(b, t, s, told, m.acc.order)
 		s.word, s.value = unsafe.Add(p, 8), v[1]
-		x.write(b, t, s, told)
+		x.write(b, t, s, told, m.acc.order)
 		return
 	}
 	word, shift := wordOf(p)
 	s.word, s.value, s.mask = word, v[0]<<shift, bytesMask(m.bytes, shift)
-	x.write(b, t, s, told)
+	x.write(b, t, s, told, m.acc.order)
 }
 
 // weakLoad is loadAny for global memory. Reads that are weak or volatile are
