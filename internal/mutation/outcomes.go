@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 )
 
 // kept is an outcome in a file.
@@ -16,6 +17,12 @@ type kept struct {
 	By     string
 	Tried  int
 }
+
+// labels begin with the number of the function in its module, which says nothing
+// of the kernel.
+var labels = regexp.MustCompile(`\$L__BB\d+_`)
+
+func key(mutant, by string) string { return labels.ReplaceAllString(mutant+"\n"+by, "$$L__BB_") }
 
 // Save writes outcomes to a file, so that the kernels can be tried by several
 // processes and reported together.
@@ -45,17 +52,17 @@ func Load(paths []string, mutants []*Mutant) (all []Outcome, err error) {
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
 		for _, k := range list {
-			found[k.Mutant+k.New] = k
+			found[key(k.Mutant, k.New)] = k
 		}
 	}
 	var errs []error
 	for _, m := range mutants {
-		k, ok := found[m.String()+m.New]
+		k, ok := found[key(m.String(), m.New)]
 		if !ok {
 			errs = append(errs, fmt.Errorf("%v: not tried", m))
 			continue
 		}
-		delete(found, m.String()+m.New)
+		delete(found, key(m.String(), m.New))
 		all = append(all, Outcome{Mutant: m, Ranks: k.Ranks, Seed: k.Seed, By: k.By, Tried: k.Tried})
 	}
 	for _, k := range found {
