@@ -80,7 +80,7 @@ struct BulkPushPass : PushPass<PushPacks<T, Op, N>, N> {
   DEVICE static u32 stagePacks(u64 from, u64 to) { return to - from < kStagePacks ? u32(to - from) : kStagePacks; }
 
   DEVICE void push(u32 k) {
-    constexpr int U = 2;
+    constexpr int U = 2;  // so at most one pack of a thread is left
     u32 step = blockSize();
     inputs.begin();
 #pragma unroll 1
@@ -99,7 +99,7 @@ struct BulkPushPass : PushPass<PushPacks<T, Op, N>, N> {
 #pragma unroll
           for (int u = 0; u < U; u++) storeShared(stage + (j + u * step) * 16, v[u]);
         }
-        for (; j < n; j += step) storeShared(stage + j * 16, loadPack(source + j * 16));
+        if (j < n) storeShared(stage + j * 16, loadPack(source + j * 16));
         inputs.send([&] { bulkStore(row, stage, n * 16); });
       }
     }
@@ -133,7 +133,7 @@ struct BulkPushPass : PushPass<PushPacks<T, Op, N>, N> {
       u32 n = stagePacks(i, to), stage = results.stage(), j = threadIndex();
       for (; j + (U - 1) * step < n; j += U * step) reducePacks<U>(i + j, step, row, stage + j * 16);
       if constexpr (U > 1)
-        for (; j < n; j += step) reducePacks<1>(i + j, step, row, stage + j * 16);
+        if (j < n) reducePacks<1>(i + j, step, row, stage + j * 16);
       results.send([&] {
 #pragma unroll
         for (int r = 1; r < N; r++)
