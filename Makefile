@@ -59,7 +59,7 @@ bench: ## Go benchmarks: software device, launch path
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./internal/...
 
 .PHONY: soak
-soak: packages ## Every fault at every stage under every launcher; writes docs/failures.md (about 30 minutes)
+soak: packages ## Every fault at every stage under every launcher; writes docs/failures.md (about 35 minutes)
 	NVLS_ALLREDUCE_SOAK=all NVLS_ALLREDUCE_REQUIRE=all $(GO) test -count=1 -v -timeout 2h ./internal/soak
 
 FUZZTIME ?= 10s

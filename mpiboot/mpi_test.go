@@ -292,7 +292,7 @@ func TestMPILate(t *testing.T) {
 		if !s.keeps(4, exit) || !strings.Contains(out, `MPI_Init_thread at stage "start of MPI" has not returned after `) {
 			t.Errorf("late: exit code %d\n%s", exit, out)
 		}
-		exit, out = run(t, s.command(t, 2, "absent", "0"), "TEST_TIMEOUT="+programtest.Within(4*time.Second).String())
+		exit, out = run(t, s.command(t, 2, "absent", "0"), "TEST_TIMEOUT="+max(4*time.Second, programtest.Within(time.Second)).String())
 		if exit != 4 || !strings.Contains(out, `at stage "agreement on the exit code" did not complete (rank 0`) || !strings.Contains(out, `rank 1 did not answer within `) {
 			t.Errorf("absent: exit code %d\n%s", exit, out)
 		}
@@ -302,7 +302,7 @@ func TestMPILate(t *testing.T) {
 // After SIGTERM there is no MPI_Abort: the rank leaves by itself, at once.
 func TestMPIAbsentAfterTerm(t *testing.T) {
 	slurmtest.Require(t, "mpich", "mpiexec.mpich")
-	exit, out := run(t, starters[1].command(t, 2, "absent", "143"), "TEST_TIMEOUT="+programtest.Within(4*time.Second).String())
+	exit, out := run(t, starters[1].command(t, 2, "absent", "143"), "TEST_TIMEOUT="+max(4*time.Second, programtest.Within(time.Second)).String())
 	if !starters[1].keeps(143, exit) || strings.Contains(out, "MPI_Abort") || !strings.Contains(out, "(exit code 143)") {
 		t.Errorf("exit code %d\n%s", exit, out)
 	}
@@ -330,7 +330,7 @@ func TestMPIHosts(t *testing.T) {
 // All ranks fail alike where one cannot listen.
 func TestMPIOneCannotListen(t *testing.T) {
 	slurmtest.Require(t, "mpich", "mpiexec.mpich")
-	cmd := exec.Command("mpiexec.mpich", "-np", "1", "-env", "TEST_SOCKET_DIR", "/nonexistent", os.Args[0], rankProgram, "hello",
+	cmd := exec.Command("mpiexec.mpich", "-np", "1", "-env", "TEST_SOCKET_DIR", filepath.Join(t.TempDir(), "missing"), os.Args[0], rankProgram, "hello",
 		":", "-np", "2", os.Args[0], rankProgram, "hello")
 	exit, out := run(t, cmd)
 	if exit != 1 || strings.Count(out, `stage "connecting the ranks of this host" failed on`) != 3 || !strings.Contains(out, "cannot listen for the other ranks") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 )
 
 func TestSimulated(t *testing.T) {
@@ -69,7 +70,7 @@ func TestMulticastFaults(t *testing.T) {
 			case "bind hangs":
 				args = append(args, "bootstrap.timeout=6s")
 			case "create hangs":
-				args = append(args, "bootstrap.timeout=3s")
+				args = append(args, fmt.Sprint("bootstrap.timeout=", max(3*time.Second, programtest.Within(time.Second))))
 			}
 			r, code, _ := program{args: args, environ: []string{envFail + "=" + tt.fail, envAsk + "=multicast"}}.run(t)
 			f := find(t, r.Findings, "multicast")
@@ -136,7 +137,7 @@ func TestPeerFaults(t *testing.T) {
 			t.Parallel()
 			args := []string{"run.device=sim", "run.mode=ring"}
 			if tt.name == "hangs" {
-				args = append(args, "bootstrap.timeout=3s")
+				args = append(args, fmt.Sprint("bootstrap.timeout=", max(3*time.Second, programtest.Within(time.Second))))
 			}
 			r, code, _ := program{args: args, environ: []string{envFail + "=" + tt.fail, envAsk + "=peers"}}.run(t)
 			want(t, find(t, r.Findings, "peers"), Failed, No, tt.words...)

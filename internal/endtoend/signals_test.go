@@ -114,7 +114,9 @@ func TestStoppedRank(t *testing.T) {
 	// Rank 0 or rank 2 is the first to give up; the other may see that one leave.
 	spoken := regexp.MustCompile(`(?s)rank 0 of 3 on .*\(exit code 4\)`)
 	p.await("the deadline", limit, func() bool { return spoken.MatchString(p.stderr.String()) })
-	if !strings.Contains(p.stderr.String(), "rank 1 did not answer within ") {
+	// Rank 2 may wait for rank 1 at the stage before.
+	silent := regexp.MustCompile(`rank 1 did not answer|ranks 1 and 2 did not answer`)
+	if !silent.MatchString(p.stderr.String()) {
 		t.Errorf("nobody names rank 1:\n%s", p.stderr.String())
 	}
 	// The launcher would give it 15 s.
@@ -123,7 +125,7 @@ func TestStoppedRank(t *testing.T) {
 	if !slices.Contains([]int{4, 137}, o.exit) {
 		t.Errorf("exit code %d", o.exit)
 	}
-	if o.run == nil || o.run.Status.State != result.Failed || !regexp.MustCompile("rank 1 did not answer|rank 2 left with exit code 4").MatchString(o.run.Status.Reason) {
+	if o.run == nil || o.run.Status.State != result.Failed || !silent.MatchString(o.run.Status.Reason) && !strings.Contains(o.run.Status.Reason, "rank 2 left with exit code 4") {
 		t.Errorf("the result does not say why the run failed: %+v", o.run)
 	}
 }

@@ -12,6 +12,7 @@ import (
 // TestUsage: what is wrong with a command line is said before any device is
 // touched, with exit code 6 and the nearest valid word.
 func TestUsage(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
 	for _, tt := range []struct {
 		name   string
 		np     int
@@ -39,8 +40,8 @@ func TestUsage(t *testing.T) {
 		{"ranks over devices", 4, "", "[sim]\ndevices = 2\n", []string{"--np 4 is more than the 2 software devices", "config.toml line 2", "--share-gpu"}},
 		{"ranks", 9, "", "", []string{"--np 9 is not possible", "from 1 to 8"}},
 		{"no ranks", 0, "", "", []string{"--np 0 is not possible"}},
-		{"missing folder", 2, "-J /nonexistent/a.json", "", []string{"output.json", "make the folder /nonexistent first"}},
-		{"missing folder of a chart", 2, "--plot /nonexistent/a.svg", "", []string{"output.plot", "make the folder /nonexistent first"}},
+		{"missing folder", 2, "-J " + missing + "/a.json", "", []string{"output.json", "make the folder " + missing + " first"}},
+		{"missing folder of a chart", 2, "--plot " + missing + "/a.svg", "", []string{"output.plot", "make the folder " + missing + " first"}},
 		{"suffix", 2, "--csv results.txt", "", []string{"output.csv", "ends in .csv"}},
 		{"several", 2, "-d flaot -o summ", "", []string{`unknown data type "flaot"`, `unknown operation "summ"`}},
 	} {

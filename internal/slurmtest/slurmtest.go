@@ -32,7 +32,10 @@ type Cluster struct {
 	Dir  string // of its files; removed after the test
 	Conf string // slurm.conf, for SLURM_CONF
 	Node string // name of the node
-	logs []string
+	// KillWait is the time from SIGTERM to SIGKILL for what Slurm ends: 10 s, longer
+	// on a busy machine, by default 30 s.
+	KillWait time.Duration
+	logs     []string
 }
 
 // GPUs is how many the node claims to have. Requests for them are granted, but
@@ -76,7 +79,7 @@ PreemptMode=REQUEUE
 JobRequeue=1
 GresTypes=gpu
 ReturnToService=2
-KillWait=10
+KillWait={{.KillWait}}
 InactiveLimit=0
 MailProg=/bin/true
 NodeName={{.Node}} NodeAddr=127.0.0.1 CPUs={{.CPUs}} Gres=gpu:{{.GPUs}} State=UNKNOWN
@@ -108,7 +111,7 @@ func Start(t testing.TB) *Cluster {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	node, _, _ := strings.Cut(host, ".")
-	c := &Cluster{Dir: dir, Conf: filepath.Join(dir, "slurm.conf"), Node: node}
+	c := &Cluster{Dir: dir, Conf: filepath.Join(dir, "slurm.conf"), Node: node, KillWait: min(programtest.Within(10*time.Second), 2*time.Minute).Truncate(time.Second)}
 	for _, d := range []string{"state", "spool", "tmp"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
@@ -120,7 +123,7 @@ func Start(t testing.TB) *Cluster {
 	}
 	ports := [2]int{reservePort(t), reservePort(t)}
 	var text bytes.Buffer
-	if err := conf.Execute(&text, map[string]any{"Node": node, "User": me.Username, "Dir": dir, "CPUs": CPUs, "GPUs": GPUs, "Urgent": Urgent, "CtldPort": ports[0], "DPort": ports[1]}); err != nil {
+	if err := conf.Execute(&text, map[string]any{"Node": node, "User": me.Username, "Dir": dir, "CPUs": CPUs, "GPUs": GPUs, "Urgent": Urgent, "CtldPort": ports[0], "DPort": ports[1], "KillWait": int(c.KillWait.Seconds())}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(c.Conf, text.Bytes(), 0o644); err != nil {

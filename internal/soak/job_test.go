@@ -37,8 +37,10 @@ func (j job) othersBound() time.Duration {
 }
 
 // jobBound is that until the launcher is gone. The own launcher gives ranks 5 s,
-// then SIGTERM, then 10 s; Slurm as long.
-func (j job) jobBound() time.Duration { return j.othersBound() + 16*time.Second }
+// then SIGTERM, then 10 s; Slurm as long, or its KillWait.
+func (j job) jobBound() time.Duration {
+	return j.othersBound() + 6*time.Second + max(10*time.Second, j.launcher.killWait)
+}
 
 // times is a timeout as the job has it.
 func (j job) times(d time.Duration) time.Duration { return d * time.Duration(max(1, j.slow)) }

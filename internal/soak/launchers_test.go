@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/slurmtest"
 )
@@ -23,7 +24,8 @@ type launcher struct {
 	// they can speak; what is said then is the launcher's.
 	kills bool
 	// remote says that ranks are not children of the launcher.
-	remote bool
+	remote   bool
+	killWait time.Duration // Slurm's
 	// width is how many jobs of it run at a time in a whole soak.
 	width int
 }
@@ -70,5 +72,5 @@ var (
 func slurm(t *testing.T, c *slurmtest.Cluster, mpi string) launcher {
 	c.RequireMPI(t, mpi)
 	cmd := c.Command(t.Context(), "srun", "-n", "2", "--mpi="+mpi, "--kill-on-bad-exit=1")
-	return launcher{name: "srun " + mpi, np: 2, width: 2, mpi: true, kills: true, remote: true, env: cmd.Env, words: func(*testing.T, int) []string { return slices.Clone(cmd.Args) }}
+	return launcher{name: "srun " + mpi, np: 2, width: 2, mpi: true, kills: true, remote: true, killWait: c.KillWait, env: cmd.Env, words: func(*testing.T, int) []string { return slices.Clone(cmd.Args) }}
 }

@@ -74,8 +74,9 @@ var points = []point{
 }
 
 // measured are the stages at which the run has all its results and only has to end:
-// they may be marked complete though the exit code tells that the end went wrong.
-var measured = []string{"write the results", "agreement on the exit code", "MPI_Finalize"}
+// they may be marked complete though the exit code tells that the end went wrong. At
+// the vote to take down, rank 0 may have all others' verdicts before its fault.
+var measured = []string{"take down", "write the results", "agreement on the exit code", "MPI_Finalize"}
 
 // cell is one run of the matrix, and its row in the table.
 type cell struct {
