@@ -302,7 +302,17 @@ func (m *Mutant) restFollows() bool {
 	in := k.near(m.Line-1, 3, within)
 	for i := m.Line; in != nil && i < len(m.lines) && !strings.Contains(m.lines[i], "bra"); i++ {
 		if out := beyond.FindStringSubmatch(m.lines[i]); out != nil {
-			return out[2] == in[2] || out[1] == in[1]
+			return out[1] == in[1] && out[2] != in[2] || out[2] == in[2] && m.loopBegins(i+2)
+		}
+	}
+	return false
+}
+
+// loopBegins tells whether a loop is what comes next at a line.
+func (m *Mutant) loopBegins(at int) bool {
+	for i := at; i+1 < len(m.lines) && !jump.MatchString(m.lines[i]); i++ {
+		if label.MatchString(m.lines[i]) {
+			return strings.Contains(m.lines[i+1], ".pragma \"nounroll\"")
 		}
 	}
 	return false
