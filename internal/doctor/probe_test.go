@@ -59,7 +59,7 @@ func TestMulticastFaults(t *testing.T) {
 		{"fabric manager at map", "cuMemMap=401@1#5", failure.Administrator, []string{"error 401 ", "nvls.fabric-manager", "fabricmanager.log"}},
 		{"unbind refused", "cuMulticastUnbind=1@1", failure.User, []string{"could not be taken down", "cuMulticastUnbind: error 1 "}},
 		{"bind hangs", "cuMulticastBindMem=hang@1", failure.Administrator, []string{"nvls.bind-hangs", "did not answer within 2s", "rank 1"}},
-		{"create hangs", "cuMulticastCreate=hang@0", failure.Administrator, []string{"rank 0", "ended after 4.5s", "bind and map a multicast object"}},
+		{"create hangs", "cuMulticastCreate=hang@0", failure.Administrator, []string{"rank 0", "it was ended after ", "bind and map a multicast object"}},
 		{"breaks", "cuMulticastAddDevice=crash@1", failure.Administrator, []string{"broke", "rank 1", "the driver breaks the process"}},
 		{"killed", "cuMulticastAddDevice=kill@0", failure.Administrator, []string{"broke", "rank 0"}},
 	} {
