@@ -531,18 +531,20 @@ API int cuModuleUnload(uintptr_t m) { IN_CONTEXT; free((void *)m); return 0; }
 
 API int cuModuleGetFunction(uintptr_t *f, uintptr_t m, const char *name)
 {
-	static kernel kernels[8];
-	static int n;
+	static kernel kernels[64];
+	static size_t n;
 	char entry[80];
 	IN_CONTEXT;
 	snprintf(entry, sizeof entry, ".entry %s(", name);
 	if (!strstr((char *)m, entry))
 		return NOT_FOUND;
-	for (int i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++)
 		if (!strcmp(kernels[i].name, name)) {
 			*f = (uintptr_t)&kernels[i];
 			return 0;
 		}
+	if (n == sizeof kernels / sizeof *kernels)
+		return OUT_OF_MEMORY;
 	snprintf(kernels[n].name, sizeof kernels[n].name, "%s", name);
 	*f = (uintptr_t)&kernels[n++];
 	return 0;
