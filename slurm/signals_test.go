@@ -109,7 +109,7 @@ func TestEnded(t *testing.T) {
 			u := newUser(t, c)
 			// Without the signal before, and with the end moved near.
 			job := u.measuring(t, "nvls-allreduce.sbatch", u.gentle(t), append([]string{"--time=5", "--signal=CONT@1"}, shared...))
-			u.slurm(t, "scontrol", "update", "JobId="+job, "EndTime=now+1")
+			u.slurm(t, "scontrol", "update", "JobId="+job, "EndTime=now+10") // the controller refuses a time that has passed when it reads it
 			u.await(t, job, "TIMEOUT")
 			u.ended(t, job, 1)
 			u.interrupted(t, u.results(job), "SIGTERM")
