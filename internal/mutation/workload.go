@@ -56,14 +56,14 @@ type shape struct {
 
 // shapes are many small chunks among several blocks and warps; chunks so large
 // for so few threads that every loop goes around, unrolled and not, in one round; elements
-// only, in many chunks and in one; for bulk copies a chunk of more stages than there are.
+// only, in many chunks and in one; for bulk copies two rounds of more stages than there are.
 func shapes(ranks uint64) [5]shape {
 	return [5]shape{
 		{blocks: 2, threads: 64, chunk: 2, packs: max(12*ranks+3, 36)},
 		{blocks: 2, threads: 8, chunk: 84, packs: 84*ranks + 30},
 		{blocks: 2, threads: 40, chunk: 1, packs: 6 * ranks, outside: true},
 		{blocks: 2, threads: 8, chunk: 6, packs: 6 * ranks, outside: true},
-		{blocks: 1, threads: 64, chunk: 2 * 4136, packs: 4136 * ranks},
+		{blocks: 1, threads: 64, chunk: 8272 / (ranks - 1), packs: 8272 / (ranks - 1) * ranks},
 	}
 }
 
