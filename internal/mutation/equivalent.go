@@ -74,9 +74,6 @@ var excuses = []excuse{
 		func(m *Mutant) bool {
 			return m.Kind == proxyFence && globalProxyFence.MatchString(m.Old) && !m.passes(m.Line-1, storePack, isBarrier)
 		}},
-	{"Rest of a loop that does two rounds at a time",
-		"The loop before it has gone on for as long as two rounds were left: at most one is. Equivalent.",
-		func(m *Mutant) bool { return isLoop(m) && m.afterPairs() }},
 	{"Barrier behind a wait, with another one behind it",
 		"Before the next barrier the block touches nothing that others see; only thread 0 may wait once more, and what it has acquired the next barrier passes on to all. As long as no wait fails, equivalent.",
 		func(m *Mutant) bool {
@@ -245,43 +242,6 @@ func (m *Mutant) afterSameLoop() bool {
 	}
 	before := within.FindStringSubmatch(m.lines[i-2])
 	return before != nil && end[1] == before[1] && end[2] == before[2]
-}
-
-var sum = line(`add\.s(?:32|64)\s+(%rd?\d+), (%rd?\d+), (%rd?\d+);`)
-
-// afterPairs tells whether the loop that ends at the line comes behind one that
-// ended when a step of this loop from where both have come to would be too far.
-func (m *Mutant) afterPairs() bool {
-	k := &kernel{lines: m.lines}
-	end := k.near(m.Line-1, 3, within)
-	start := m.Line - 1
-	for start > 0 && !label.MatchString(m.lines[start]) {
-		start--
-	}
-	if end == nil {
-		return false
-	}
-	at, step := end[1], ""
-	for _, l := range m.lines[start:m.Line] {
-		if s := sum.FindStringSubmatch(l); s != nil && s[1] == at && s[2] == at {
-			step = s[3]
-		}
-	}
-	// Back over the test of this loop to that of the one before.
-	i := start - 1
-	for i > 0 && !label.MatchString(m.lines[i]) {
-		i--
-	}
-	for ; i > 2; i-- {
-		if c := within.FindStringSubmatch(m.lines[i]); c != nil {
-			s := sum.FindStringSubmatch(m.lines[i-1])
-			return step != "" && c[1] != at && c[2] == end[2] && s != nil && s[1] == c[1] && (s[2] == step && s[3] == at || s[3] == step && s[2] == at)
-		}
-		if i < start-20 {
-			break
-		}
-	}
-	return false
 }
 
 // afterWait tells whether the line is the barrier behind which a block asks whether

@@ -173,8 +173,8 @@ func verdict(err error) string {
 		return "data race"
 	case strings.Contains(s, "gave up"):
 		return "a wait without end"
-	case strings.Contains(s, "input has changed"):
-		return "changed input"
+	case strings.Contains(s, "the device failed"):
+		return "fault"
 	}
 	return strings.SplitN(s, ":", 2)[0]
 }
