@@ -2,6 +2,7 @@ package mutation
 
 import (
 	"flag"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -60,9 +61,12 @@ func TestShippedKernels(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d := classes[r.class][seed%uint64(len(classes[r.class]))]
-		if err := team.Round(r.family, d, seed); err != nil {
-			t.Fatalf("%s of %s among %d ranks, seed %d: %v", r.family, d, r.ranks, seed, err)
+		// Bits of a round's seed choose its shape: they may not follow the combination.
+		draw := rand.New(rand.NewPCG(seed, 0))
+		d := classes[r.class][draw.IntN(len(classes[r.class]))]
+		shape := draw.Uint64()
+		if err := team.Round(r.family, d, shape); err != nil {
+			t.Fatalf("%s of %s among %d ranks, seed %#x: %v", r.family, d, r.ranks, shape, err)
 		}
 		tried[r.family]++
 	}
