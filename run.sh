@@ -27,7 +27,7 @@ fi
 set -- "$@" -J "$out/result.json" --csv "$out/result.csv" --plot "$out/bandwidth.png"
 
 if command -v mpirun >/dev/null 2>&1; then
-  echo "== $ranks ranks by $(mpirun --version 2>/dev/null | grep -m 1 -i version | sed 's/^ *//')"
+  echo "== $ranks ranks by $(mpirun --version 2>/dev/null | grep -m 1 -iE 'version|mpi' | tr -s ' ')"
   if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
     # More ranks than cores is usual on a laptop, and root in a container.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1

@@ -1,7 +1,6 @@
 package collective
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 
@@ -26,9 +25,9 @@ const (
 )
 
 // WorkspaceBytes is the size of the workspace on each device for so much scratch
-// memory; 0 is ScratchBytes.
+// memory, ScratchBytes at least.
 func WorkspaceBytes(scratch uint64) uint64 {
-	return scratchOffset + cmp.Or(scratch, ScratchBytes)
+	return scratchOffset + max(scratch, ScratchBytes)
 }
 
 var _ [reportOffset - kernels.SignalBytes]byte // the signals fit
@@ -43,7 +42,7 @@ type Workspace struct {
 }
 
 func newWorkspace(ctx context.Context, g *Group) (*Workspace, error) {
-	scratch := cmp.Or(g.options.ScratchBytes, ScratchBytes)
+	scratch := max(g.options.ScratchBytes, ScratchBytes)
 	m, err := g.Alloc(ctx, "signals and scratch", WorkspaceBytes(scratch))
 	if err != nil {
 		return nil, err

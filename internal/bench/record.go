@@ -311,8 +311,8 @@ func (r *record) conclude(err error) {
 		return
 	}
 	o := r.b.cfg.Output
-	for _, f := range []string{o.JSON, o.CSV, o.Plot, o.Report} {
-		if f != "" && !(f == o.Plot && len(r.run.Rows) == 0) {
+	for _, f := range []string{o.JSON, o.CSV, o.Plot, o.Report, o.Tuning} {
+		if f != "" && !(f == o.Plot && len(r.run.Rows) == 0) && !(f == o.Tuning && !r.tuned()) {
 			r.line("Wrote %s", f)
 		}
 	}
@@ -354,8 +354,8 @@ func (r *record) write() error {
 	if o.Report != "" {
 		errs = append(errs, report.Write(o.Report, []*result.Run{r.run}, plots.Options{}))
 	}
-	if t := r.b.learned; t != nil && len(t.Choices) > 0 {
-		errs = append(errs, tuning.WriteFile(o.Tuning, t))
+	if r.tuned() {
+		errs = append(errs, tuning.WriteFile(o.Tuning, r.b.learned))
 	}
 	if err := errors.Join(errs...); err != nil {
 		f := failure.Wrap(failure.Internal, err, "cannot write the results")
@@ -363,4 +363,10 @@ func (r *record) write() error {
 		return f
 	}
 	return nil
+}
+
+// tuned tells whether mode auto has made choices that are to be saved.
+func (r *record) tuned() bool {
+	t := r.b.learned
+	return t != nil && len(t.Choices) > 0
 }

@@ -53,6 +53,14 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s, %s, %s, %s%s, %d bytes", cmp.Or(k.Mode, "any mode"), k.Placement, cmp.Or(k.DataType, "unknown type"), cmp.Or(k.Op, "unknown op"), graph, k.Size)
 }
 
+// String names a row's key, with both modes where they differ.
+func (r Row) String() string {
+	if r.ModeA != "" && r.ModeB != "" {
+		r.Mode = r.ModeA + " > " + r.ModeB
+	}
+	return r.Key.String()
+}
+
 // Row is one size on both sides.
 type Row struct {
 	Key
@@ -320,9 +328,9 @@ func (c *Comparison) Below(ratio float64) []string {
 	for _, r := range c.Rows {
 		switch {
 		case r.Verdict == Wrong:
-			out = append(out, fmt.Sprintf("%v: wrong data", r.Key))
+			out = append(out, fmt.Sprintf("%v: wrong data", r))
 		case r.Ratio < ratio:
-			out = append(out, fmt.Sprintf("%v: %.3f of A's speed (%s)", r.Key, r.Ratio, r.Verdict))
+			out = append(out, fmt.Sprintf("%v: %.3f of A's speed (%s)", r, r.Ratio, r.Verdict))
 		}
 	}
 	for _, k := range c.OnlyA {

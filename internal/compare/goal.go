@@ -80,9 +80,9 @@ func (c *Comparison) Missed() []string {
 		switch {
 		case r.Met():
 		case r.Verdict == Wrong:
-			out = append(out, fmt.Sprintf("%v: wrong data", r.Key))
+			out = append(out, fmt.Sprintf("%v: wrong data", r))
 		default:
-			out = append(out, fmt.Sprintf("%v: %.3f of A's time, the goal is %g (%s)", r.Key, r.TimeRatio(), *r.Goal, r.Verdict))
+			out = append(out, fmt.Sprintf("%v: %.3f of A's time, the goal is %g (%s)", r, r.TimeRatio(), *r.Goal, r.Verdict))
 		}
 	}
 	for _, g := range c.Goals {

@@ -4,6 +4,7 @@ package endtoend
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -139,4 +140,27 @@ func (p *process) pid(rank int) int {
 	}
 	n, _ := strconv.Atoi(m[1])
 	return n
+}
+
+// A warning that comes before the program asks for it waits. The signal is sent
+// as soon as it is blocked, long before Go's runtime has a handler for it.
+func TestWarnedAtTheStart(t *testing.T) {
+	p := job{launcher: local, np: 2, flags: endless}.start(t)
+	status := fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)
+	blocked := regexp.MustCompile(`(?m)^SigBlk:\s*([0-9a-f]+)$`)
+	p.await("SIGUSR1 blocked", limit, func() bool {
+		text, _ := os.ReadFile(status)
+		m := blocked.FindSubmatch(text)
+		if m == nil {
+			return false
+		}
+		mask, _ := strconv.ParseUint(string(m[1]), 16, 64)
+		return mask&(1<<(uint(syscall.SIGUSR1)-1)) != 0
+	})
+	if err := p.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	if o := p.wait(limit); o.exit != 143 || o.run == nil || o.run.Status.State != result.Interrupted {
+		t.Errorf("exit code %d, result %+v", o.exit, o.run)
+	}
 }

@@ -8,6 +8,9 @@
 // the program at the warning that a batch system sends before a time limit, and
 // the second would turn every recoverable Go panic into a crash. So whoever
 // opens such a library does it inside GuardSignals.
+//
+// A program that imports the package also keeps SIGUSR1 and SIGUSR2 waiting from its
+// first moment until it asks for them by signal.Notify.
 package sigguard
 
 import (
