@@ -71,5 +71,5 @@ func oneGPUWhy(visible [][]device.UUID) string {
 			return "fewer GPUs are visible than there are ranks on the node"
 		}
 	}
-	return "every rank sees one GPU only: the launcher bound them (SLURM_GPUS_PER_TASK, --gpu-bind) or CUDA_VISIBLE_DEVICES is set"
+	return "every rank sees one GPU only: the host has no more, the launcher bound them (SLURM_GPUS_PER_TASK, --gpu-bind), or CUDA_VISIBLE_DEVICES is set"
 }

@@ -148,7 +148,7 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 	if ev.Launcher == LauncherMPICH && ev.LocalRank <= 0 {
 		// Its launcher reads nothing any more after an abort.
 		for _, hint := range w.hints {
-			fmt.Fprintf(w.stderr, "nvls-allreduce: %s: if MPI ends this process now, set %s\n", hint.seen, hint.set)
+			fmt.Fprintf(w.stderr, "nvls-allreduce: %s: if MPI ends this process now, %s\n", hint.seen, hint.do)
 		}
 	}
 	w.enter(StageInit)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot/mpi"
 )
@@ -25,6 +27,7 @@ type surroundings struct {
 	network string // a network namespace that is not the launcher's
 	store   string // the folder of the launcher's PMIx is not there
 	ucx     bool   // the MPI library has loaded UCX
+	shm     string // a /dev/shm that is not the launcher's
 }
 
 // namespaceOf is the identity of a process's namespace, as "net:[4026531840]", and
@@ -83,6 +86,10 @@ func look(env map[string]string) surroundings {
 			}
 		}
 	}
+	var ours, theirs unix.Stat_t
+	if launcher != "" && unix.Stat("/dev/shm", &ours) == nil && unix.Stat(filepath.Join("/proc", launcher, "root/dev/shm"), &theirs) == nil && ours.Dev != theirs.Dev {
+		s.shm = fmt.Sprintf("/dev/shm is device %d here, %d of the launcher", ours.Dev, theirs.Dev)
+	}
 	maps, err := os.ReadFile("/proc/self/maps")
 	s.ucx = err == nil && strings.Contains(string(maps), "/libucp.so")
 	return s
@@ -114,8 +121,8 @@ func launcherOf(pid string) string {
 	return ""
 }
 
-// hint is a cause that was seen, and the setting that takes it away.
-type hint struct{ seen, set string }
+// hint is a cause that was seen, and what takes it away: "set NAME=VALUE", mostly.
+type hint struct{ seen, do string }
 
 // hints gives what the MPI library is known to need in these surroundings and has
 // not been given.
@@ -123,7 +130,7 @@ func (s surroundings) hints(abi mpi.ABI, env map[string]string) []hint {
 	var out []hint
 	add := func(seen, what, variable, value string) {
 		if seen != "" && env[variable] == "" {
-			out = append(out, hint{what + " (" + seen + ")", variable + "=" + value})
+			out = append(out, hint{what + " (" + seen + ")", "set " + variable + "=" + value})
 		}
 	}
 	switch abi {
@@ -131,6 +138,10 @@ func (s surroundings) hints(abi mpi.ABI, env map[string]string) []hint {
 		add(s.process, "this rank is in a process namespace of its own, where Open MPI's shared memory does not find the other ranks'", "OMPI_MCA_btl", "^vader")
 		add(s.store, "this rank does not see the folder in which its launcher's PMIx keeps its data", "PMIX_MCA_gds", "hash")
 	case mpi.MPICH:
+		if s.shm != "" {
+			out = append(out, hint{"this rank has a /dev/shm of its own, where MPICH does not find the other ranks' memory (" + s.shm + ")",
+				"give the rank's container the launcher's /dev/shm; on one node --np needs no MPI"})
+		}
 		what, seen := "this rank is in a user namespace of its own, from which UCX may not open the other ranks' memory", s.user
 		if seen == "" {
 			what, seen = "this rank is in a process namespace of its own, where UCX does not find the other ranks'", s.process
@@ -166,6 +177,6 @@ func explain(e *failure.Error, hints []hint) {
 			e.Why += "; "
 		}
 		e.Why += h.seen
-		e.Do = "set " + h.set + "; else " + e.Do
+		e.Do = h.do + "; else " + e.Do
 	}
 }

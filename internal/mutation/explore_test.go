@@ -21,57 +21,63 @@ var classes = [][]collective.DType{
 
 var exploreFor = flag.Duration("explore.time", 20*time.Second, "how long the kernels as they ship are explored")
 
+// inARow is how many rounds a team has before the next number of ranks gets its
+// turn: a team takes time to open, and open ones take memory, some GB.
+const inARow = 8
+
 // The kernels as they ship give right results under every seed: each family,
 // each size of an element, 2 to 8 ranks. Seeds go on until the time is over; the
 // first ones take combinations that lie far apart.
 func TestShippedKernels(t *testing.T) {
 	type round struct {
 		family kernels.Family
-		ranks  int
 		class  int
 	}
 	var all []round
+	families := append(slices.Clone(Families), CopyEngine)
 	for c := range classes {
-		for n := 2; n <= kernels.MaxRanks; n++ {
-			for _, f := range append(slices.Clone(Families), CopyEngine) {
-				if !f.NeedsMulticast() || classes[c][0].Size() > 1 { // the switch has no 8-bit arithmetic
-					all = append(all, round{f, n, c})
-				}
+		for _, f := range families {
+			if !f.NeedsMulticast() || classes[c][0].Size() > 1 { // the switch has no 8-bit arithmetic
+				all = append(all, round{f, c})
 			}
 		}
 	}
-	teams := map[int]*Team{}
-	defer func() {
-		for _, team := range teams {
-			if err := team.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-	}()
-	deadline := time.Now().Add(*exploreFor)
-	seed, tried := uint64(0), map[kernels.Family]int{}
-	for ; time.Now().Before(deadline); seed++ {
-		// 59 is a prime that does not divide their number: all come around.
-		r := all[seed*59%uint64(len(all))]
-		team := teams[r.ranks]
+	const teams = kernels.MaxRanks - 1
+	tried := map[kernels.Family]int{}
+	var team *Team
+	end := func() {
 		if team == nil {
-			team = NewTeam(t, r.ranks)
-			teams[r.ranks] = team
+			return
+		}
+		if err := team.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	defer func() { end() }()
+	deadline := time.Now().Add(*exploreFor)
+	seed := uint64(0)
+	for ; time.Now().Before(deadline); seed++ {
+		turn, step := seed/inARow, seed%inARow
+		if step == 0 {
+			end()
+			team = NewTeam(t, 2+int(turn%teams))
 			if err := team.Use(nil); err != nil {
 				t.Fatal(err)
 			}
 		}
+		// 11 is a prime that does not divide their number: all come around.
+		r := all[(turn/teams*inARow+step+turn%teams)*11%uint64(len(all))]
 		// Bits of a round's seed choose its shape: they may not follow the combination.
 		draw := rand.New(rand.NewPCG(seed, 0))
 		d := classes[r.class][draw.IntN(len(classes[r.class]))]
 		shape := draw.Uint64()
 		if err := team.Round(r.family, d, shape); err != nil {
-			t.Fatalf("%s of %s among %d ranks, seed %#x: %v", r.family, d, r.ranks, shape, err)
+			t.Fatalf("%s of %s among %d ranks, seed %#x: %v", r.family, d, team.Ranks, shape, err)
 		}
 		tried[r.family]++
 	}
-	t.Logf("%d seeds of %d combinations, 5 calls each", seed, len(all))
-	for _, f := range append(slices.Clone(Families), CopyEngine) {
+	t.Logf("%d seeds of %d combinations, 5 calls each", seed, teams*len(all))
+	for _, f := range families {
 		t.Logf("%s: %d", f, tried[f])
 	}
 	if seed < 8 {
