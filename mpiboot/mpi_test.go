@@ -136,9 +136,23 @@ func TestMPINamespaces(t *testing.T) {
 			}
 		})
 	}
+	t.Run("shared memory mpich", func(t *testing.T) {
+		s := starters[1]
+		c := s.command(t, 2, "hello")
+		at := len(c.Args) - 3
+		own := []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /dev/shm && exec "$0" "$@"`}
+		if out, err := exec.Command(own[0], append(own[1:], "true")...).CombinedOutput(); err != nil {
+			t.Skipf("%v is not permitted here: %v: %s", own, err, out)
+		}
+		c.Args = append(append(append([]string{}, c.Args[:at]...), own...), c.Args[at:]...)
+		exit, out := run(t, c)
+		if want := "this rank has a /dev/shm of its own, where MPICH does not find the other ranks' memory"; exit == 0 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, want one, and %q in\n%s", exit, want, out)
+		}
+	})
 	// Where nothing separates the ranks, nothing is said.
 	each(t, func(t *testing.T, s starter) {
-		if exit, out := run(t, s.command(t, 2, "hello")); exit != 0 || strings.Contains(out, "namespace") {
+		if exit, out := run(t, s.command(t, 2, "hello")); exit != 0 || strings.Contains(out, "namespace") || strings.Contains(out, "of its own") {
 			t.Errorf("exit code %d\n%s", exit, out)
 		}
 	})
