@@ -53,7 +53,7 @@ func (b *bench) trapKernels() {
 }
 
 // waitMarks are instructions with which a wait for a peer begins.
-var waitMarks = []string{"\tld.acquire.sys", "\tld.relaxed.sys.global.v4"}
+var waitMarks = []string{"\tld.acquire.sys", "\tld.relaxed.sys.global.v2"}
 
 // trapping puts a trap before the first wait. Kernels that wait for nobody, those
 // that fill and check, stay as they are.
