@@ -24,7 +24,7 @@ for n in "${ranks[@]}"; do
   share=()
   ((n <= gpus)) || share=(--share-gpu)
   # Packets are for small messages; the other modes take all sizes.
-  for set in "small -b 0 -e 64 -i 31" "large --mode ring,p2p-one-shot,p2p-two-shot,p2p-push,p2p-copy-in -b 4099 -e 5M -f 32"; do
+  for set in "small -b 0 -e 64 -i 31" "large --mode ring,p2p-one-shot,p2p-two-shot,p2p-push,p2p-push-bulk,p2p-copy-in,p2p-copy-engine -b 4099 -e 5M -f 32"; do
     read -ra sweep <<<"$set"
     name=function-$n-ranks-${sweep[0]}
     sweep=("${sweep[@]:1}")

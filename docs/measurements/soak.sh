@@ -15,7 +15,7 @@ export NVLS_ALLREDUCE_MULTICAST=off
 share=()
 ((ranks <= $(nvidia-smi -L | wc -l))) || share=(--share-gpu)
 types=(int8 uint8 int32 uint32 int64 uint64 half float double bfloat16)
-modes=ring,p2p-one-shot,p2p-two-shot,p2p-push,p2p-packet,p2p-copy-in
+modes=ring,p2p-one-shot,p2p-two-shot,p2p-push,p2p-push-bulk,p2p-packet,p2p-copy-in,p2p-copy-engine
 ops=(sum prod max min avg)
 
 : >"$out"
