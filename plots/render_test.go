@@ -256,6 +256,16 @@ func TestWords(t *testing.T) {
 	labelled := shared(published())
 	running := model(2, 1<<10, 1<<10, 2, "p2p")
 	running.Status.State = result.Running
+	replaced := model(2, 1<<10, 1<<11, 2, "ring", "p2p")
+	for i := range replaced.Rows {
+		if row := &replaced.Rows[i]; row.Mode == "ring" {
+			row.Requested = []string{"nvls-zero-copy", "ring"}
+		}
+	}
+	alone := named(model(2, 1<<10, 1<<11, 2, "ring"), "mine")
+	for i := range alone.Rows {
+		alone.Rows[i].Requested = []string{"nvls-zero-copy"}
+	}
 	for name, c := range map[string]struct {
 		runs []*result.Run
 		want []string
@@ -271,6 +281,8 @@ func TestWords(t *testing.T) {
 		"datatype":  {[]*result.Run{model(2, 1<<10, 1<<10, 2, "p2p"), half}, []string{"p2p, float, run 001122", "p2p, half, run 001122"}, nil},
 		"two runs":  {[]*result.Run{model(2, 1<<10, 1<<10, 2, "p2p"), other}, []string{"p2p, run 001122", "p2p, run ff1122"}, nil},
 		"two sizes": {[]*result.Run{model(2, 1<<10, 1<<10, 2, "p2p"), model(4, 1<<10, 1<<10, 2, "p2p")}, []string{"p2p, 2 × NVIDIA H200", "p2p, 4 × NVIDIA H200"}, nil},
+		"replaced":  {[]*result.Run{replaced}, []string{"nvls-zero-copy and ring (ran as ring)", "p2p"}, []string{"ring"}},
+		"a name":    {[]*result.Run{alone}, []string{"mine: nvls-zero-copy (ran as ring)"}, []string{"mine"}},
 		"shared":    {[]*result.Run{shared(model(4, 1<<10, 1<<10, 2, "p2p"))}, []string{"4 ranks on 1 × NVIDIA H200 · float sum · out-of-place"}, nil},
 		"damaged":   {[]*result.Run{damaged()}, []string{"INCOMPLETE: interrupted: SIGTERM", "WRONG DATA in 1 of 372 rows"}, nil},
 		"running":   {[]*result.Run{running}, []string{"INCOMPLETE: the run had not ended when the results were written"}, nil},

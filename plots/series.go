@@ -19,8 +19,9 @@ type series struct {
 
 // key is what the rows of one line have in common.
 type key struct {
-	run      int // index into the runs of the chart
-	mode     string
+	run      int    // index into the runs of the chart
+	mode     string // that ran
+	title    string // of the mode: what was asked for, where that is another one
 	graph    int
 	datatype string
 	op       string
@@ -88,7 +89,7 @@ func collect(runs []*result.Run, o Options) (all []series, left int) {
 				left++
 				continue
 			}
-			k := key{i, r.Mode, r.Graph, r.DataType, r.Op, r.Placement == result.InPlace}
+			k := key{i, r.Mode, r.Title(), r.Graph, r.DataType, r.Op, r.Placement == result.InPlace}
 			if rows[k] == nil {
 				all = append(all, series{key: k})
 			}
@@ -139,8 +140,9 @@ func label(s series, all []series, runs []*result.Run, o Options) string {
 		return slices.ContainsFunc(near, func(x series) bool { return of(x) != of(s) })
 	}
 	var words []string
-	if mode := func(x series) string { return x.mode }; name == "" || differ(mode) {
-		words = append(words, s.mode)
+	// A name does not hide that another mode ran than was asked for.
+	if title := func(x series) string { return x.title }; name == "" || differ(title) || s.title != s.mode {
+		words = append(words, s.title)
 	}
 	if s.graph > 0 && (name == "" || differ(func(x series) string { return fmt.Sprint(x.graph) })) {
 		w := "graph"

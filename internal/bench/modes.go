@@ -150,18 +150,23 @@ func (b *bench) reducer(ctx context.Context, name string) (collective.AllReducer
 
 // tables measures the tables of one data type and operation.
 func (b *bench) tables(ctx context.Context, cycle int, d collective.DType, op collective.Op) error {
-	var run []string
+	var run []*table
 	for _, name := range b.cfg.Modes() {
 		chosen, err := b.resolve(name, d, op, cycle == 0)
 		if err != nil {
 			return err
 		}
-		if chosen != "" && !slices.Contains(run, chosen) {
-			run = append(run, chosen)
+		if chosen == "" {
+			continue
 		}
+		at := slices.IndexFunc(run, func(t *table) bool { return t.mode == chosen })
+		if at < 0 {
+			at = len(run)
+			run = append(run, &table{b: b, mode: chosen, cycle: cycle, dtype: d, op: op})
+		}
+		run[at].requested = append(run[at].requested, name)
 	}
-	for _, name := range run {
-		t := table{b: b, mode: name, cycle: cycle, dtype: d, op: op}
+	for _, t := range run {
 		if err := t.measure(ctx); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
@@ -12,11 +13,12 @@ import (
 
 // table is one mode's sweep over the sizes, for one data type and operation.
 type table struct {
-	b     *bench
-	mode  string
-	cycle int
-	dtype collective.DType
-	op    collective.Op
+	b         *bench
+	mode      string
+	requested []string // the modes asked for that it runs for
+	cycle     int
+	dtype     collective.DType
+	op        collective.Op
 }
 
 func (t *table) measure(ctx context.Context) error {
@@ -90,6 +92,9 @@ func (t *table) place(ctx context.Context, m *mode, size uint64, p result.Placem
 	row = &result.Row{
 		Mode: t.mode, Algorithm: algorithm, Size: size, Count: size / uint64(t.dtype.Size()),
 		DataType: t.dtype.String(), Op: t.op.String(), Placement: p, Graph: b.cfg.Timing.Graph, Cycle: t.cycle,
+	}
+	if !slices.Equal(t.requested, []string{t.mode}) {
+		row.Requested = t.requested
 	}
 	if err := m.time(ctx, b, row, calls); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ package endtoend
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
@@ -48,7 +49,17 @@ func TestMainJob(t *testing.T) {
 
 // Fallback in place of refusal: the ring runs and the reason is recorded.
 func TestFallback(t *testing.T) {
-	o := job{launcher: local, np: 2, flags: "--mode nvls-zero-copy -d float -o max --fallback allow -b 64 -e 64", config: oneTiming}.run(t)
+	dir := t.TempDir()
+	o := job{launcher: local, np: 2, flags: "--mode nvls-zero-copy -d float -o max --fallback allow -b 64 -e 64 --csv " + dir + "/out.csv --plot " + dir + "/out.svg", config: oneTiming}.run(t)
 	o.want(t, 0, "# Mode nvls-zero-copy (max of float): ring: NVLS cannot do max of float")
 	o.right(t, calls([]string{"ring"}, []collective.DType{collective.Float}, []collective.Op{collective.Max}, sizes{64, 64, 2}))
+	const title = "nvls-zero-copy (ran as ring)"
+	for _, line := range readCSV(t, dir+"/out.csv") {
+		if line["mode"] != "ring" || line["asked"] != title {
+			t.Errorf("CSV: mode %q, asked %q", line["mode"], line["asked"])
+		}
+	}
+	if !strings.Contains(readFile(t, dir+"/out.svg"), ">"+title+"<") {
+		t.Errorf("no %q in the chart", title)
+	}
 }

@@ -54,6 +54,7 @@ var columns = []column{
 	{"max_us", statistic(func(s *Stats) float64 { return s.Max })},
 	{"mean_us", statistic(func(s *Stats) float64 { return s.Mean })},
 	{"host_us", func(_ *Run, w *Row) string { return optional(w.HostTime) }},
+	{"asked", func(_ *Run, w *Row) string { return w.Title() }},
 }
 
 func statistic(of func(*Stats) float64) func(*Run, *Row) string {

@@ -86,6 +86,20 @@ func TestLinkFactor(t *testing.T) {
 	}
 }
 
+func TestTitle(t *testing.T) {
+	for want, requested := range map[string][]string{
+		"ring":                         nil,
+		"nvls-zero-copy (ran as ring)": {"nvls-zero-copy"},
+		"a, b and ring (ran as ring)":  {"a", "b", "ring"},
+		"ring and p2p-x (ran as ring)": {"ring", "p2p-x"},
+	} {
+		r := result.Row{Mode: "ring", Requested: requested}
+		if got := r.Title(); got != want {
+			t.Errorf("%q is called %q, want %q", requested, got, want)
+		}
+	}
+}
+
 func TestRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 1024).Draw(t, "ranks")

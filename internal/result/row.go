@@ -1,5 +1,7 @@
 package result
 
+import "strings"
+
 // Placement tells whether an all-reduce overwrote its own input.
 type Placement string
 
@@ -10,7 +12,11 @@ const (
 
 // Row is the measurement of one size in one mode and placement.
 type Row struct {
-	Mode string `json:"mode"`
+	Mode string `json:"mode"` // that ran
+	// Requested names the modes that were asked for and that Mode ran for, in the
+	// order of the request; empty when that is Mode alone. Another one in it could
+	// not run.
+	Requested []string `json:"requested,omitempty"`
 	// Algorithm and launch geometry: "two-shot 16x512"; "" when not known.
 	Algorithm string    `json:"algorithm,omitempty"`
 	Size      uint64    `json:"size_bytes"`
@@ -67,6 +73,21 @@ type FirstWrong struct {
 type Element struct {
 	Bits  string `json:"bits"`  // "0x3f800000"
 	Value string `json:"value"` // "1", "NaN", "-Inf"
+}
+
+// Title names what was asked for, and what ran where that is another mode:
+// "ring"; "nvls-zero-copy (ran as ring)"; "ring and nvls-zero-copy (ran as ring)"
+// where ring was asked for too.
+func (r *Row) Title() string {
+	if len(r.Requested) == 0 {
+		return r.Mode
+	}
+	last := len(r.Requested) - 1
+	names := r.Requested[last]
+	if last > 0 {
+		names = strings.Join(r.Requested[:last], ", ") + " and " + names
+	}
+	return names + " (ran as " + r.Mode + ")"
 }
 
 // Rate computes bandwidths and link share from r's size, time, mode and

@@ -25,6 +25,10 @@ const (
 func (w *rowWriter) row(r *Row) {
 	w.raw("{" + rowIndent + `"mode": `)
 	w.text(r.Mode)
+	if len(r.Requested) > 0 {
+		w.raw(next + `"requested": `)
+		w.value(r.Requested)
+	}
 	if r.Algorithm != "" {
 		w.raw(next + `"algorithm": `)
 		w.text(r.Algorithm)
