@@ -64,14 +64,14 @@ func TestHostAndDeviceAgree(t *testing.T) {
 						want = appendBits(want, d, expected(d, op, ranks, seed, uint64(i)))
 					}
 					r.Write(m.Local(), want)
-					if wrong, first := check(r, k, m.Local(), seed); wrong != 0 {
-						r.Fatalf("%s: %d of the host's results are not the device's, the first is %d", what, wrong, first)
+					if wrong, first, right := check(r, k, m.Local(), seed); wrong != 0 || right != count {
+						r.Fatalf("%s: %d of the host's results are not the device's, the first is %d; %d are", what, wrong, first, right)
 					}
 					// One bit, and one element at the end: the check can fail.
 					r.Write(m.Local()+device.Ptr(broken*d.Size()), []byte{want[broken*d.Size()] ^ 1})
 					r.Write(m.Local()+device.Ptr((count-1)*d.Size()), []byte{want[(count-1)*d.Size()] ^ 0x80})
-					if wrong, first := check(r, k, m.Local(), seed); wrong != 2 || first != broken {
-						r.Fatalf("%s: the check finds %d wrong elements, the first %d", what, wrong, first)
+					if wrong, first, right := check(r, k, m.Local(), seed); wrong != 2 || first != broken || right != count-2 {
+						r.Fatalf("%s: the check finds %d wrong elements, the first %d, and %d right ones", what, wrong, first, right)
 					}
 				}
 			}
@@ -81,13 +81,13 @@ func TestHostAndDeviceAgree(t *testing.T) {
 }
 
 // check runs the check kernel on a buffer.
-func check(r *grouptest.Rank, k *dataKernels, at device.Ptr, seed uint32) (wrong, first uint64) {
+func check(r *grouptest.Rank, k *dataKernels, at device.Ptr, seed uint32) (wrong, first, right uint64) {
 	report := r.Workspace().Report()
-	r.Write(report, binary.LittleEndian.AppendUint64(make([]byte, 8), math.MaxUint64))
+	r.Write(report, append(binary.LittleEndian.AppendUint64(make([]byte, 8), math.MaxUint64), make([]byte, 8)...))
 	r.OK(k.launch(r.Stream(), k.check, at, report, seed), "check")
 	r.Wait()
 	raw := r.Read(report, reportEntry)
-	return binary.LittleEndian.Uint64(raw), binary.LittleEndian.Uint64(raw[8:])
+	return binary.LittleEndian.Uint64(raw), binary.LittleEndian.Uint64(raw[8:]), binary.LittleEndian.Uint64(raw[16:])
 }
 
 // rounded is v in the precision of a type.

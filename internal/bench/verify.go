@@ -3,10 +3,12 @@ package bench
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
@@ -15,8 +17,9 @@ const (
 	// poison is what receive buffers hold before a verified call: a NaN in every
 	// floating-point type.
 	poison = 0xffffffff
-	// reportEntry is what a check kernel writes: wrong elements, first of them.
-	reportEntry = 16
+	// reportEntry is what a check kernel writes: wrong elements, first of them,
+	// right elements.
+	reportEntry = 24
 	// batch is how many verified calls follow each other without synchronisation.
 	batch = 64
 )
@@ -54,29 +57,48 @@ func (k *dataKernels) launch(s device.Stream, f device.Function, buffer, report 
 }
 
 // verify repeats a call on fresh data as often as the configuration says and
-// compares every element, bit for bit. It fills in the row's count of wrong
-// elements over all ranks and the first of them. Source of the method:
-// nccl-tests' verifiable inputs; see data.cuh.
+// compares every element, bit for bit. It fills in the row's counts of checked and
+// of wrong elements over all ranks and the first of these. A check that did not
+// look at every element of a rank is an error of code WrongData. Source of the
+// method: nccl-tests' verifiable inputs; see data.cuh.
 func (b *bench) verify(ctx context.Context, row *result.Row, call collective.Prepared, c collective.Call) error {
 	if b.cfg.Timing.Check == 0 {
 		return nil
 	}
-	wrong := uint64(0)
-	for left := b.cfg.Timing.Check; left > 0; left -= batch {
-		w, first, err := b.verifyBatch(ctx, call, c, min(left, batch))
+	wrong, checked := uint64(0), uint64(0)
+	for done := 0; done < b.cfg.Timing.Check; done += batch {
+		all, err := b.verifyBatch(ctx, call, c, min(b.cfg.Timing.Check-done, batch))
 		if err != nil {
 			return err
 		}
-		wrong += w
-		if row.FirstWrong == nil {
-			row.FirstWrong = first
+		for rank, findings := range all {
+			for i, f := range findings {
+				if f.Checked != c.Count {
+					return unchecked(row, rank, done+i, f.Checked)
+				}
+				checked += f.Checked
+				wrong += f.Wrong
+				if row.FirstWrong == nil {
+					row.FirstWrong = f.First
+				}
+			}
 		}
 	}
-	row.Wrong = &wrong
+	row.Wrong, row.Checked = &wrong, &checked
 	return nil
 }
 
-func (b *bench) verifyBatch(ctx context.Context, call collective.Prepared, c collective.Call, rounds int) (uint64, *result.FirstWrong, error) {
+// unchecked is the error of a check that did not look at every element: what it
+// found right means nothing.
+func unchecked(row *result.Row, rank, call int, checked uint64) error {
+	return &failure.Error{Code: failure.WrongData,
+		What: fmt.Sprintf("verification is incomplete: %s %s of %s, %d bytes, %s: %d of %d elements were checked", row.Mode, row.Op, row.DataType, row.Size, row.Placement, checked, row.Count),
+		Why:  fmt.Sprintf("the check kernel of rank %d, verified call %d, did not count every element", rank, call),
+		Do:   "do not trust this result; run again, and if it comes back report it with the device and the driver", By: failure.User}
+}
+
+// verifyBatch gives what every rank found in every round.
+func (b *bench) verifyBatch(ctx context.Context, call collective.Prepared, c collective.Call, rounds int) ([][]finding, error) {
 	seed := b.checks
 	b.checks += uint32(rounds)
 	var mine []finding
@@ -100,23 +122,9 @@ func (b *bench) verifyBatch(ctx context.Context, call collective.Prepared, c col
 		return err
 	}()
 	if err := b.node.Vote(ctx, "verify", err); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	all, err := gather(ctx, b.node, "compare results", mine)
-	if err != nil {
-		return 0, nil, err
-	}
-	var total uint64
-	var first *result.FirstWrong
-	for _, findings := range all {
-		for _, f := range findings {
-			total += f.Wrong
-			if first == nil {
-				first = f.First
-			}
-		}
-	}
-	return total, first, nil
+	return gather(ctx, b.node, "compare results", mine)
 }
 
 // verifyRound enqueues one verified call: fresh input, poisoned output, the
@@ -149,14 +157,15 @@ func (b *bench) clearReport(rounds int) error {
 	for range rounds {
 		clean = binary.LittleEndian.AppendUint64(clean, 0)
 		clean = binary.LittleEndian.AppendUint64(clean, math.MaxUint64)
+		clean = binary.LittleEndian.AppendUint64(clean, 0)
 	}
 	return b.group.Device().CopyToDevice(b.group.Workspace().Report(), clean)
 }
 
-// finding is what one rank's check found wrong in one round.
+// finding is what one rank's check found in one round.
 type finding struct {
-	Wrong uint64
-	First *result.FirstWrong
+	Checked, Wrong uint64             // elements
+	First          *result.FirstWrong `json:",omitempty"`
 }
 
 func (b *bench) readReport(c collective.Call, seed uint32, rounds int) ([]finding, error) {
@@ -164,17 +173,19 @@ func (b *bench) readReport(c collective.Call, seed uint32, rounds int) ([]findin
 	if err := b.group.Device().CopyToHost(raw, b.group.Workspace().Report()); err != nil {
 		return nil, err
 	}
-	var out []finding
-	for i := range rounds {
-		wrong := binary.LittleEndian.Uint64(raw[i*reportEntry:])
+	out := make([]finding, rounds)
+	for i := range out {
+		entry := raw[i*reportEntry:]
+		wrong, right := binary.LittleEndian.Uint64(entry), binary.LittleEndian.Uint64(entry[16:])
+		out[i] = finding{Checked: wrong + right, Wrong: wrong}
 		if wrong == 0 {
 			continue
 		}
-		first, err := b.explain(c, seed+uint32(i), binary.LittleEndian.Uint64(raw[i*reportEntry+8:]), i == rounds-1)
+		first, err := b.explain(c, seed+uint32(i), binary.LittleEndian.Uint64(entry[8:]), i == rounds-1)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, finding{wrong, first})
+		out[i].First = first
 	}
 	return out, nil
 }

@@ -5,6 +5,7 @@ package endtoend
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -65,6 +66,23 @@ func TestDroppedContribution(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A check that looks at nothing finds nothing wrong. It is not taken for a check.
+func TestNothingChecked(t *testing.T) {
+	o := job{launcher: local, np: 3, program: faulty, flags: "--mode ring -b 4K -e 4K", config: oneTiming,
+		env: []string{"NVLS_ALLREDUCE_FAULT=nocheck:1"}}.run(t)
+	o.want(t, 7)
+	for _, words := range []string{
+		"verification is incomplete: ring sum of float, 4096 bytes, out-of-place: 0 of 1024 elements were checked", "rank 1, verified call 0",
+	} {
+		if !strings.Contains(o.stderr, words) {
+			t.Errorf("no %q on standard error:\n%s", words, o.stderr)
+		}
+	}
+	if o.run == nil || o.run.Status.State != "failed" || !strings.Contains(o.run.Status.Reason, "verification is incomplete") {
+		t.Error("the result does not say that nothing was checked")
 	}
 }
 

@@ -100,6 +100,8 @@ func (o outcome) right(t *testing.T, want []call) {
 		switch {
 		case r.Wrong == nil:
 			t.Errorf("%v was not checked", c)
+		case r.Checked == nil || *r.Checked != r.Count*uint64(o.run.WorldSize*o.run.Sweep.Check):
+			t.Errorf("%v: %v elements were checked, by %d ranks in %d calls", c, r.Checked, o.run.WorldSize, o.run.Sweep.Check)
 		case *r.Wrong != 0:
 			t.Errorf("%v: %d elements are wrong, first %+v", c, *r.Wrong, r.FirstWrong)
 		}

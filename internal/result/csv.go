@@ -36,12 +36,7 @@ var columns = []column{
 	{"busbw_gb_s", func(_ *Run, w *Row) string { return number(w.BusBW) }},
 	{"linkbw_gb_s", func(_ *Run, w *Row) string { return optional(w.LinkBW) }},
 	{"link_share", func(_ *Run, w *Row) string { return optional(w.LinkShare) }},
-	{"wrong", func(_ *Run, w *Row) string {
-		if w.Wrong == nil {
-			return ""
-		}
-		return strconv.FormatUint(*w.Wrong, 10)
-	}},
+	{"wrong", func(_ *Run, w *Row) string { return elements(w.Wrong) }},
 	{"iterations", func(_ *Run, w *Row) string {
 		if w.Iterations == nil {
 			return ""
@@ -55,6 +50,7 @@ var columns = []column{
 	{"mean_us", statistic(func(s *Stats) float64 { return s.Mean })},
 	{"host_us", func(_ *Run, w *Row) string { return optional(w.HostTime) }},
 	{"asked", func(_ *Run, w *Row) string { return w.Title() }},
+	{"checked", func(_ *Run, w *Row) string { return elements(w.Checked) }},
 }
 
 func statistic(of func(*Stats) float64) func(*Run, *Row) string {
@@ -64,6 +60,13 @@ func statistic(of func(*Stats) float64) func(*Run, *Row) string {
 		}
 		return number(of(w.Iterations))
 	}
+}
+
+func elements(n *uint64) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatUint(*n, 10)
 }
 
 // number writes the shortest text that reads back as the same value.

@@ -40,7 +40,11 @@ type Row struct {
 	LinkShare *float64 `json:"link_share"`
 
 	// Wrong counts wrong elements over all ranks; nil when not checked.
-	Wrong      *uint64     `json:"wrong"`
+	Wrong *uint64 `json:"wrong"`
+	// Checked counts the elements that were compared, over all ranks and verified
+	// calls: the check itself counts them. It is nil when not checked or, in an
+	// imported row, not known.
+	Checked    *uint64     `json:"checked,omitempty"`
 	FirstWrong *FirstWrong `json:"first_wrong,omitempty"`
 
 	// Iterations summarises device event times, for each iteration the maximum

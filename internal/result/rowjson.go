@@ -63,6 +63,10 @@ func (w *rowWriter) row(r *Row) {
 	} else {
 		w.uint(*r.Wrong)
 	}
+	if r.Checked != nil {
+		w.raw(next + `"checked": `)
+		w.uint(*r.Checked)
+	}
 	// Rare or short, so left to encoding/json.
 	if r.FirstWrong != nil {
 		w.raw(next + `"first_wrong": `)
