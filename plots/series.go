@@ -110,7 +110,8 @@ func collect(runs []*result.Run, o Options) (all []series, left int) {
 }
 
 // points sorts rows by size. Of several of the same size, as a repeated sweep
-// has, the one of the median time stands for all; repeated lists such sizes.
+// has, the one of the median time stands for all, or of an even number the mean of
+// the two middle ones; repeated lists such sizes.
 func points(rows []result.Row) (out []point, repeated []uint64) {
 	slices.SortStableFunc(rows, func(a, b result.Row) int {
 		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Time, b.Time))
@@ -123,11 +124,30 @@ func points(rows []result.Row) (out []point, repeated []uint64) {
 		if n > 1 {
 			repeated = append(repeated, rows[0].Size)
 		}
-		m := rows[(n-1)/2]
-		out = append(out, point{float64(m.Size), m.Time, m.BusBW, m.LinkShare, spreadOf(m)})
+		out = append(out, middle(rows[(n-1)/2], rows[n/2]))
 		rows = rows[n:]
 	}
 	return out, repeated
+}
+
+// middle is the point between two rows of one size, of which the second may be the
+// first. Bandwidths follow from its time. Its band holds those of both.
+func middle(a, b result.Row) point {
+	p := point{float64(a.Size), a.Time, a.BusBW, a.LinkShare, spreadOf(a)}
+	if p.time += (b.Time - a.Time) / 2; p.time == a.Time {
+		return p
+	}
+	p.busBW *= a.Time / p.time
+	if p.share != nil {
+		share := *p.share * (a.Time / p.time)
+		p.share = &share
+	}
+	if s := spreadOf(b); p.spread == nil || s == nil {
+		p.spread = nil
+	} else {
+		p.spread = &spread{min(p.spread.min, s.min), p.spread.p50 + (s.p50-p.spread.p50)/2, max(p.spread.p99, s.p99)}
+	}
+	return p
 }
 
 // label names s by the name of its run, if it has one, or else by its mode; and

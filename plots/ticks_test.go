@@ -122,24 +122,26 @@ func TestBytesLabel(t *testing.T) {
 	}
 }
 
-// Of a size measured several times, the median stands for all.
+// Of a size measured several times, the median stands for all: of an even number
+// the mean of the two middle ones, with the bandwidth of that time.
 func TestPointsOfRepeatedSweep(t *testing.T) {
 	var rows []result.Row
 	for _, m := range []struct {
 		size uint64
 		us   float64
-	}{{8, 3}, {16, 5}, {8, 1}, {8, 2}} {
-		rows = append(rows, result.Row{Size: m.size, Time: m.us})
+	}{{8, 3}, {16, 5}, {8, 1}, {8, 2}, {32, 1}, {32, 7}, {32, 4}, {32, 6}} {
+		share := 1 / m.us
+		rows = append(rows, result.Row{Size: m.size, Time: m.us, BusBW: 10 / m.us, LinkShare: &share, Iterations: &result.Stats{Min: m.us - 0.5, P50: m.us, P99: m.us + 0.5}})
 	}
 	var got []string
 	drawn, repeated := points(rows)
-	if !slices.Equal(repeated, []uint64{8}) {
+	if !slices.Equal(repeated, []uint64{8, 32}) {
 		t.Errorf("sizes repeated: %d", repeated)
 	}
 	for _, p := range drawn {
-		got = append(got, fmt.Sprintf("%g:%g", p.size, p.time))
+		got = append(got, fmt.Sprintf("%g:%g %g %g %v", p.size, p.time, p.busBW, *p.share, *p.spread))
 	}
-	if d := cmp.Diff([]string{"8:2", "16:5"}, got); d != "" {
+	if d := cmp.Diff([]string{"8:2 5 0.5 {1.5 2 2.5}", "16:5 2 0.2 {4.5 5 5.5}", "32:5 2 0.2 {3.5 5 6.5}"}, got); d != "" {
 		t.Error(d)
 	}
 }

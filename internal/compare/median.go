@@ -3,6 +3,8 @@ package compare
 import (
 	"math"
 	"slices"
+
+	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
 // Confidence is that of every interval.
@@ -26,7 +28,7 @@ type Estimate struct {
 func estimate(samples []float64) Estimate {
 	s := slices.Sorted(slices.Values(samples))
 	n := len(s)
-	e := Estimate{Median: (s[(n-1)/2] + s[n/2]) / 2, N: n}
+	e := Estimate{Median: result.Median(s), N: n}
 	j, outside := rank(n)
 	if j > 0 {
 		low, high := s[j-1], s[n-j]

@@ -148,6 +148,15 @@ func TestStats(t *testing.T) {
 			t.Errorf("percentile %g is %g, want %g", p, got, want)
 		}
 	}
+	// A median is not the 50th percentile: of an even number it is between two.
+	for want, v := range map[float64][]float64{3: {3}, 2.5: {1, 2, 3, 9}, 4: {1, 4, 5}, math.MaxFloat64: {math.MaxFloat64, math.MaxFloat64}} {
+		if s := result.Summarize(v); result.Median(v) != want || s.P50 != want {
+			t.Errorf("the median of %v is %g, in statistics %g, want %g", v, result.Median(v), s.P50, want)
+		}
+	}
+	if !math.IsNaN(result.Median(nil)) {
+		t.Error("a median of nothing")
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		times := rapid.SliceOfN(rapid.Float64Range(0, 1e9), 1, 200).Draw(t, "times")
 		before := slices.Clone(times)
@@ -159,7 +168,7 @@ func TestStats(t *testing.T) {
 		if !slices.IsSorted(order) || s.Mean < s.Min || s.Mean > s.Max || s.N != len(times) {
 			t.Fatalf("%+v", s)
 		}
-		for p, q := range map[float64]float64{50: s.P50, 99: s.P99} {
+		for p, q := range map[float64]float64{50: result.Percentile(slices.Sorted(slices.Values(times)), 50), 99: s.P99} {
 			below, less := 0, 0
 			for _, x := range times {
 				if x <= q {

@@ -9,8 +9,8 @@ import (
 type Stats struct {
 	N    int     `json:"n"`
 	Min  float64 `json:"min_us"`
-	P50  float64 `json:"p50_us"`
-	P99  float64 `json:"p99_us"`
+	P50  float64 `json:"p50_us"` // Median
+	P99  float64 `json:"p99_us"` // Percentile
 	Max  float64 `json:"max_us"`
 	Mean float64 `json:"mean_us"`
 }
@@ -27,10 +27,20 @@ func Summarize(times []float64) *Stats {
 	}
 	return &Stats{
 		N: len(s), Min: s[0], Max: s[len(s)-1],
-		P50: Percentile(s, 50), P99: Percentile(s, 99),
+		P50: Median(s), P99: Percentile(s, 99),
 		// Rounding must not put the mean outside the range.
 		Mean: min(max(sum/float64(len(s)), s[0]), s[len(s)-1]),
 	}
+}
+
+// Median gives the median of sorted times: the middle one, or the mean of the two
+// middle ones of an even number. It is NaN when there are none.
+func Median(sorted []float64) float64 {
+	n := len(sorted)
+	if n == 0 {
+		return math.NaN()
+	}
+	return sorted[(n-1)/2]/2 + sorted[n/2]/2 // a sum might overflow
 }
 
 // Percentile gives the nearest-rank percentile p (0 to 100) of sorted times:
