@@ -1,6 +1,9 @@
 package configs
 
-import "iter"
+import (
+	"fmt"
+	"iter"
+)
 
 // maxRows bounds a sweep; more sizes are a mistyped step.
 const maxRows = 10000
@@ -19,6 +22,25 @@ func (c *Config) Sizes(elemSize int) []uint64 {
 		out = append(out, n)
 	}
 	return out
+}
+
+// Rounding tells what Sizes did to the steps of the sweep for elements of elemSize
+// bytes, in words; "" when all steps are whole elements.
+func (c *Config) Rounding(elemSize int) string {
+	steps, rounded := 0, 0
+	for n := range c.Sweep.steps(uint64(elemSize)) {
+		if steps++; n%uint64(elemSize) != 0 {
+			rounded++
+		}
+	}
+	if rounded == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d of the %d sizes are rounded down to whole elements of %d bytes", rounded, steps, elemSize)
+	if sizes := c.Sizes(elemSize); len(sizes) > 0 && sizes[0] != uint64(c.Sweep.MinBytes) {
+		text += fmt.Sprintf("; the sweep begins at %d bytes and not at %d", sizes[0], uint64(c.Sweep.MinBytes))
+	}
+	return text
 }
 
 // steps walks the unrounded sizes. From 0 a factor goes on at elem, where

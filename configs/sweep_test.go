@@ -90,3 +90,24 @@ func TestSizesLaw(t *testing.T) {
 		}
 	})
 }
+
+// What rounding does to a sweep is told, for it is not what was asked for.
+func TestRounding(t *testing.T) {
+	for _, c := range []struct {
+		min, max Size
+		element  int
+		want     string
+	}{
+		{4, 64, 4, ""},
+		{0, 64, 8, ""},
+		{3, 3, 1, ""},
+		{3, 13, 4, "2 of the 3 sizes are rounded down to whole elements of 4 bytes; the sweep begins at 4 bytes and not at 3"},
+		{6, 12, 4, "1 of the 2 sizes are rounded down to whole elements of 4 bytes; the sweep begins at 4 bytes and not at 6"},
+	} {
+		cfg := Default()
+		cfg.Sweep = Sweep{MinBytes: c.min, MaxBytes: c.max, Factor: 2}
+		if got := cfg.Rounding(c.element); got != c.want {
+			t.Errorf("%v to %v of %d bytes: %q, want %q", c.min, c.max, c.element, got, c.want)
+		}
+	}
+}

@@ -66,6 +66,9 @@ func (c *Config) Validate() error {
 	if t := c.Output.Tuning; t != "" && !slices.Contains(c.Modes(), ModeAuto) {
 		v.fail("output.tuning", "add mode auto, whose choices it saves")
 	}
+	if t := c.Run.Tuning; t != "" && !slices.Contains(c.Modes(), ModeAuto) {
+		v.fail("run.tuning", "add mode auto, which follows it; no other mode does")
+	}
 	v.file("output.plot", c.Output.Plot, ".png", ".svg", ".pdf")
 	v.folder("output.report", c.Output.Report)
 	v.oneFileEach()

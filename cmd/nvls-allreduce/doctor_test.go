@@ -118,9 +118,9 @@ func TestDoctorForetells(t *testing.T) {
 		{flags: "--mode nvls-zero-copy", environ: "NCCL_NVLS_ENABLE=0", code: failure.OK},
 		{flags: "--mode ring", environ: "NVLS_ALLREDUCE_MULTICAST=perhaps", code: failure.Usage},
 		{flags: "--mode auto --tuning " + good, code: failure.OK},
-		{flags: "--mode ring --tuning " + filepath.Join(dir, "none.toml"), code: failure.Usage, says: "cannot use the tuning file"},
+		{flags: "--mode ring,auto --tuning " + filepath.Join(dir, "none.toml"), code: failure.Usage, says: "cannot use the tuning file"},
 		{flags: "--mode auto --tuning " + bad, code: failure.Usage, says: "[asked.tuning]"},
-		{flags: "--mode ring,nvls-zero-copy -o prod --tuning " + others, code: failure.Usage, says: "it is for 3 ranks"},
+		{flags: "--mode ring,nvls-zero-copy,auto -o prod --tuning " + others, code: failure.Usage, says: "it is for 3 ranks"},
 		{flags: "--mode auto --tuning " + elsewhere, code: failure.Usage, says: "NVIDIA H100"},
 		{flags: "--mode ring -J /proc/nvls.json", code: failure.Usage},
 	} {

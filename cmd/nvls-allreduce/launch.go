@@ -86,6 +86,10 @@ func checkNP(np int, cfg *configs.Config, environ []string) error {
 		return &failure.Error{Code: failure.Usage, What: fmt.Sprintf("--np %d and launcher %q exclude each other", np, l),
 			Where: cfg.Origin("bootstrap.launcher"), Do: "leave out --np, or set launcher = \"local\"", By: failure.User}
 	}
+	if l := cfg.Bootstrap.MPILibrary; l != "" {
+		return &failure.Error{Code: failure.Usage, What: fmt.Sprintf("--np %d and MPI library %q exclude each other", np, l), Why: "ranks that --np starts use no MPI",
+			Where: cfg.Origin("bootstrap.mpi_library"), Do: "leave out --np and start the ranks with the mpirun of that library, or leave out the library", By: failure.User}
+	}
 	if n := cfg.Sim.Devices; cfg.Run.Device == configs.DeviceSim && n > 0 && np > n && !cfg.Run.ShareGPU {
 		return &failure.Error{Code: failure.Usage, What: fmt.Sprintf("--np %d is more than the %d software devices", np, n),
 			Where: cfg.Origin("sim.devices"), Do: "lower --np, or raise sim.devices; --share-gpu lets ranks share one", By: failure.User}

@@ -141,6 +141,14 @@ func (r *record) begin(ctx context.Context) error {
 	if note := r.b.world.Evidence().Note; note != "" {
 		r.line("%s", note)
 	}
+	for _, words := range r.b.cfg.Unused() {
+		r.line("%s", words)
+	}
+	for _, d := range r.b.cfg.DTypes() {
+		if words := r.b.cfg.Rounding(d.Size()); words != "" {
+			r.line("Sizes of %s: %s", d, words)
+		}
+	}
 	r.save()
 	return nil
 }

@@ -62,6 +62,13 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// What was asked for in vain, and sizes that are not those asked for, are told.
+func TestToldNotSilent(t *testing.T) {
+	o := job{launcher: local, np: 2, flags: "--mode ring -b 3 -e 16 --nccl-library libnccl.so.2", config: oneTiming}.run(t)
+	o.want(t, 0, "# Sizes of float: 2 of the 3 sizes are rounded down to whole elements of 4 bytes; the sweep begins at 4 bytes and not at 3",
+		`# nccl.library = "libnccl.so.2" (flag --nccl-library) has no effect: no mode of NCCL is asked for`)
+}
+
 // A file that nobody can read as a configuration.
 func TestMissingConfig(t *testing.T) {
 	o := command(t, nil, program, "--device", "sim", "--config", "/nonexistent/run.toml")
