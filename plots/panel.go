@@ -215,7 +215,7 @@ func (c *chart) linkShare(p *panel) error {
 // iterations. Lines of no such point are noted as missing; it is an error when
 // all are.
 func (c *chart) lines(p *panel, y quantity) error {
-	var lines []plot.Plotter
+	var lines curves
 	for i, s := range c.all {
 		var xy, low, high plotter.XYs
 		for _, q := range s.points {
@@ -254,14 +254,14 @@ func (c *chart) lines(p *panel, y quantity) error {
 		e.Do, e.By = "leave out this kind of chart: "+string(p.kind), failure.User
 		return e
 	}
-	p.Add(lines...)
+	p.Add(lines)
 	return nil
 }
 
 // referenceLine draws a level across the panel.
 func (c *chart) referenceLine(p *panel, y float64, label string, dash []vg.Length) {
 	look := c.theme.reference(c.scale, dash)
-	p.Add(curve{plotter.XYs{{X: c.sizes[0], Y: y}, {X: c.sizes[1], Y: y}}, look})
+	p.Add(curves{{plotter.XYs{{X: c.sizes[0], Y: y}, {X: c.sizes[1], Y: y}}, look}})
 	if !slices.ContainsFunc(c.references, func(e entry) bool { return e.label == label }) {
 		c.references = append(c.references, entry{label, look})
 	}

@@ -12,6 +12,7 @@ import (
 // series is one line of a chart.
 type series struct {
 	key
+	imported bool // from a log of another program
 	label    string
 	points   []point  // by rising size, one for each size
 	repeated []uint64 // sizes that have several rows
@@ -91,7 +92,7 @@ func collect(runs []*result.Run, o Options) (all []series, left int) {
 			}
 			k := key{i, r.Mode, r.Title(), r.Graph, r.DataType, r.Op, r.Placement == result.InPlace}
 			if rows[k] == nil {
-				all = append(all, series{key: k})
+				all = append(all, series{key: k, imported: run.Tool != ""})
 			}
 			rows[k] = append(rows[k], r)
 		}

@@ -32,6 +32,9 @@ var (
 // maxApart is the least product of two of the numbers.
 const maxApart = 35
 
+// paletteSize is the number of a theme's colours.
+const paletteSize = 7
+
 // styleOf is the look of line i.
 func (t *theme) styleOf(i int, s scale) style {
 	c := t.palette[i%len(t.palette)]
@@ -116,28 +119,43 @@ func (m strokes) draw(c *draw.Canvas, s style, at vg.Point) {
 // modeOrder gives each mode its own look, the same in every chart.
 var modeOrder = []string{"nvls-zero-copy", "ring", "p2p", "nvls-copy-in", "nccl", "auto", "nccl-symmetric"}
 
-// looks chooses for each line: the mode's own for the first line of a mode, the
-// next free one for others.
+// looks chooses for each line. The first line of a mode has the mode's own; an
+// imported one never, for it is not what this program calls so. Others have looks
+// that are no mode's, of the colour that the fewest lines have, while there are any.
 func looks(all []series) []int {
 	chosen := make([]int, len(all))
 	taken := make(map[int]bool)
+	colours := make(map[int]int)
+	take := func(i, look int) {
+		chosen[i], taken[look] = look, true
+		colours[look%paletteSize]++
+	}
+	var others []int
 	for i, s := range all {
-		m := slices.Index(modeOrder, s.mode)
-		if m >= 0 && taken[m] {
-			m = -1
-		}
-		if chosen[i] = m; m >= 0 {
-			taken[m] = true
+		if m := slices.Index(modeOrder, s.mode); m >= 0 && !taken[m] && !s.imported {
+			take(i, m)
+		} else {
+			others = append(others, i)
 		}
 	}
-	next := 0
-	for i, m := range chosen {
-		if m < 0 {
-			for taken[next] {
-				next++
+	free := func(from, to int) int {
+		best := -1
+		for l := from; l < to; l++ {
+			if !taken[l] && (best < 0 || colours[l%paletteSize] < colours[best%paletteSize]) {
+				best = l
 			}
-			chosen[i], taken[next] = next, true
 		}
+		return best
+	}
+	for _, i := range others {
+		look := free(len(modeOrder), maxApart)
+		if look < 0 {
+			look = free(0, len(modeOrder))
+		}
+		for next := maxApart; look < 0; next++ {
+			look = free(next, next+1)
+		}
+		take(i, look)
 	}
 	return chosen
 }

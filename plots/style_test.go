@@ -53,3 +53,23 @@ func TestEachLineItsLook(t *testing.T) {
 		}
 	})
 }
+
+// A mode's look is only that of a mode: neither an imported line has it nor one of
+// another mode, while there are looks that are no mode's. Those have colours that
+// no other line has, while there are any.
+func TestLooksOfOthers(t *testing.T) {
+	var all []series
+	for i, mode := range []string{"nccl", "ring", "nccl", "nccl", "p2p-push", "ring", "an imported mode"} {
+		all = append(all, series{key: key{run: i, mode: mode}, imported: i != 1 && i != 4})
+	}
+	got, colours := looks(all), map[int]bool{}
+	for i, look := range got {
+		if colours[look%paletteSize] {
+			t.Errorf("line %d has the colour of another: %v", i, got)
+		}
+		colours[look%paletteSize] = true
+		if own := i == 1; own != (look < len(modeOrder)) {
+			t.Errorf("line %d has look %d, which is a mode's: %v; it should be: %v", i, look, look < len(modeOrder), own)
+		}
+	}
+}

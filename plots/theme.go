@@ -12,7 +12,7 @@ import (
 // theme is the colours of a chart.
 type theme struct {
 	back, text, faint, grid, warning, stamp color.NRGBA
-	palette                                 [7]color.NRGBA
+	palette                                 [paletteSize]color.NRGBA
 	band                                    uint8 // opacity of a band
 }
 
@@ -21,18 +21,18 @@ var themes = map[Theme]*theme{
 	// for lines on white: all kinds of colour vision tell the colours apart.
 	Light: {
 		back: rgb(0xffffff), text: rgb(0x000000), faint: rgb(0x606060), grid: rgb(0xdddddd), warning: rgb(0xb00020), stamp: rgba(0xb00020, 0x38),
-		palette: [7]color.NRGBA{rgb(0x0072b2), rgb(0xd55e00), rgb(0x009e73), rgb(0xcc79a7), rgb(0xe69f00), rgb(0x56b4e9), rgb(0x000000)},
+		palette: [paletteSize]color.NRGBA{rgb(0x0072b2), rgb(0xd55e00), rgb(0x009e73), rgb(0xcc79a7), rgb(0xe69f00), rgb(0x56b4e9), rgb(0x000000)},
 		band:    0x30,
 	},
 	// The same hues, lighter, so that each has a contrast above 5 to 1.
 	Dark: {
 		back: rgb(0x15181e), text: rgb(0xf2f2f2), faint: rgb(0xb0b4bb), grid: rgb(0x363b44), warning: rgb(0xff8a8a), stamp: rgba(0xff6b6b, 0x50),
-		palette: [7]color.NRGBA{rgb(0x56b4e9), rgb(0xff8246), rgb(0x2fc99a), rgb(0xe89ccb), rgb(0xf0e442), rgb(0xa0a8ff), rgb(0xffffff)},
+		palette: [paletteSize]color.NRGBA{rgb(0x56b4e9), rgb(0xff8246), rgb(0x2fc99a), rgb(0xe89ccb), rgb(0xf0e442), rgb(0xa0a8ff), rgb(0xffffff)},
 		band:    0x40,
 	},
 	Print: {
 		back: rgb(0xffffff), text: rgb(0x000000), faint: rgb(0x404040), grid: rgb(0xd8d8d8), warning: rgb(0x000000), stamp: rgba(0x000000, 0x38),
-		palette: [7]color.NRGBA{rgb(0x000000), rgb(0x5a5a5a), rgb(0x000000), rgb(0x5a5a5a), rgb(0x000000), rgb(0x5a5a5a), rgb(0x000000)},
+		palette: [paletteSize]color.NRGBA{rgb(0x000000), rgb(0x5a5a5a), rgb(0x000000), rgb(0x5a5a5a), rgb(0x000000), rgb(0x5a5a5a), rgb(0x000000)},
 		band:    0x40,
 	},
 }

@@ -56,14 +56,14 @@ func (c *Comparison) WriteBrief(out io.Writer, names Names) error {
 func (c *Comparison) briefCells(r *Row) []string {
 	share, goal := "", ""
 	if r.StoreShareB != nil {
-		share = fmt.Sprintf("%.1f%%", 100**r.StoreShareB)
+		share = percentage(*r.StoreShareB)
 	}
 	if cell := goalCell(c, r); cell != nil {
 		goal = cell[0]
 	}
 	return []string{
-		collective.FormatBytes(r.Size), fmt.Sprintf("%.2f", r.A.Median), cmp.Or(r.ModeA, r.Mode), fmt.Sprintf("%.2f", r.B.Median), r.ranOnB(),
-		fmt.Sprintf("%.3f", r.TimeRatio()), fmt.Sprintf("%.2f", r.BusB), share, verdictOf(r), goal,
+		collective.FormatBytes(r.Size), figure(r.A.Median, 2), cmp.Or(r.ModeA, r.Mode), figure(r.B.Median, 2), r.ranOnB(),
+		figure(r.TimeRatio(), 3), figure(r.BusB, 2), share, verdictOf(r), goal,
 	}
 }
 

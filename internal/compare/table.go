@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -45,9 +47,26 @@ func (c *Comparison) cells(r *Row) []string {
 	}
 	return append([]string{
 		fmt.Sprint(r.Size), mode, string(r.Placement), cmp.Or(r.DataType, "?"), cmp.Or(r.Op, "?"),
-		fmt.Sprintf("%.2f", r.A.Median), spread(r.A), fmt.Sprintf("%.2f", r.B.Median), spread(r.B),
-		fmt.Sprintf("%.2f", r.BusA), fmt.Sprintf("%.2f", r.BusB), fmt.Sprintf("%.3f", r.Ratio), verdictOf(r),
+		figure(r.A.Median, 2), spread(r.A), figure(r.B.Median, 2), spread(r.B),
+		figure(r.BusA, 2), figure(r.BusB, 2), figure(r.Ratio, 3), verdictOf(r),
 	}, goalCell(c, r)...)
+}
+
+// figure writes x with so many decimals, or with more where fewer than two digits
+// of it would be seen: a small number is not nothing. Zero is written as zero.
+func figure(x float64, decimals int) string { return digits(x, decimals, 2) }
+
+// percentage writes a share as figure does, with at least one digit.
+func percentage(share float64) string { return digits(100*share, 1, 1) + "%" }
+
+func digits(x float64, decimals, least int) string {
+	switch size := math.Abs(x); {
+	case size > 0 && size < 1e-6:
+		return fmt.Sprintf("%.1e", x)
+	case size > 0:
+		decimals = max(decimals, least-1-int(math.Floor(math.Log10(size))))
+	}
+	return strconv.FormatFloat(x, 'f', decimals, 64)
 }
 
 func verdictOf(r *Row) string {
@@ -75,7 +94,7 @@ func spread(e Estimate) string {
 	if !ok {
 		return "N/A"
 	}
-	return fmt.Sprintf("%.1f%%", 100*s)
+	return percentage(s)
 }
 
 // describe names a result in one line.
