@@ -35,10 +35,12 @@ func Load(nameOrPath string) (*Config, error) {
 	if err != nil {
 		f := failure.Wrap(failure.Usage, err, "cannot read the configuration %q", nameOrPath)
 		f.By = failure.User
-		if errors.Is(err, os.ErrNotExist) && !isFile {
-			f.What = fmt.Sprintf("no preset and no file is named %q", nameOrPath)
-			f.Why = fmt.Sprintf("the nearest preset is %q", collective.Nearest(nameOrPath, Presets()))
+		if errors.Is(err, os.ErrNotExist) {
 			f.Do = "give a file, or a preset: " + strings.Join(Presets(), ", ")
+			if !isFile {
+				f.What = fmt.Sprintf("no preset and no file is named %q", nameOrPath)
+				f.Why, f.Err = fmt.Sprintf("the nearest preset is %q", collective.Nearest(nameOrPath, Presets())), nil
+			}
 		}
 		return nil, f
 	}

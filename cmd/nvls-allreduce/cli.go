@@ -27,6 +27,8 @@ type cli struct {
 	Report  reportCommand  `cmd:"" help:"Write results as a page, HTML and Markdown, with charts, tables and environment."`
 	Version versionCommand `cmd:"" help:"Print version, commit and compiler."`
 
+	VersionFlag versionFlag `name:"version" help:"Print version, commit and compiler."`
+
 	DoctorProbe doctorProbeCommand `cmd:"" name:"doctor-probe" hidden:""`
 }
 

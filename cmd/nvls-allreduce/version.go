@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
@@ -20,6 +22,24 @@ func (versionCommand) Run(e *environment) error {
 	if err := writeVersion(e.stdout, info); err != nil {
 		return failure.Wrap(failure.Internal, err, "cannot write the version")
 	}
+	return nil
+}
+
+// versionFlag is --version, which many programs have and users try first. Like
+// --help it ends the program before other flags are looked at.
+type versionFlag bool
+
+// BeforeReset is called by the parser.
+func (versionFlag) BeforeReset(app *kong.Kong) error {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return failure.New(failure.Internal, "this binary carries no build information")
+	}
+	// An error of the writer is kept by it.
+	if err := writeVersion(app.Stdout, info); err != nil {
+		return err
+	}
+	app.Exit(0)
 	return nil
 }
 

@@ -330,7 +330,7 @@ func (c *Comparison) Below(ratio float64) []string {
 		case r.Verdict == Wrong:
 			out = append(out, fmt.Sprintf("%v: wrong data", r))
 		case r.Ratio < ratio:
-			out = append(out, fmt.Sprintf("%v: %.3f of A's speed (%s)", r, r.Ratio, r.Verdict))
+			out = append(out, fmt.Sprintf("%v: %s of A's speed (%s)", r, figure(r.Ratio, 3), r.Verdict))
 		}
 	}
 	for _, k := range c.OnlyA {

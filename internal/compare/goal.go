@@ -82,7 +82,7 @@ func (c *Comparison) Missed() []string {
 		case r.Verdict == Wrong:
 			out = append(out, fmt.Sprintf("%v: wrong data", r))
 		default:
-			out = append(out, fmt.Sprintf("%v: %.3f of A's time, the goal is %g (%s)", r, r.TimeRatio(), *r.Goal, r.Verdict))
+			out = append(out, fmt.Sprintf("%v: %s of A's time, the goal is %g (%s)", r, figure(r.TimeRatio(), 3), *r.Goal, r.Verdict))
 		}
 	}
 	for _, g := range c.Goals {
