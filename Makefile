@@ -1,4 +1,4 @@
-# make help lists the targets.
+# make builds, make help lists the targets.
 
 BIN := bin/nvls-allreduce
 GO ?= go
@@ -10,6 +10,8 @@ export CGO_CFLAGS += -Wno-deprecated-declarations
 PACKAGES := clang-19 openmpi-bin mpich slurmctld slurmd slurm-client slurm-wlm-basic-plugins libpmix-dev munge strace shellcheck \
 	charliecloud-runtime debootstrap bubblewrap
 
+.DEFAULT_GOAL := build
+
 .PHONY: help
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
@@ -17,6 +19,7 @@ help: ## List the targets
 .PHONY: build
 build: ## Build bin/nvls-allreduce (needs Go and a C compiler)
 	$(GO) build -o $(BIN) ./cmd/nvls-allreduce
+	@mkdir -p results
 
 .PHONY: run
 run: build ## Run the main job on 4 ranks and draw results/bandwidth.png

@@ -230,31 +230,9 @@ func rank(ctx context.Context, world *mpiboot.World) error {
 // TestOutsideModule compiles and runs that program where no internal package may be
 // imported.
 func TestOutsideModule(t *testing.T) {
-	repo, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	// The same versions of everything, so that nothing is looked for.
-	mod := strings.Replace(readFile(t, filepath.Join(repo, "go.mod")), "module "+module, "module example.com/outside", 1)
-	for name, text := range map[string]string{
-		"go.mod":  mod + "\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + repo + "\n",
-		"go.sum":  readFile(t, filepath.Join(repo, "go.sum")),
-		"main.go": outside,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exe := filepath.Join(dir, "outside")
-	cmd := exec.Command("go", "build", "-o", exe, ".")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off", "CGO_CFLAGS="+os.Getenv("CGO_CFLAGS")+" -Wno-deprecated-declarations")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	cmd = exec.Command(exe, filepath.Join(repo, "docs/examples/thread/1-nccl-nvls.json"))
-	cmd.Dir = dir
+	exe, repo := buildOutside(t, outside)
+	cmd := exec.Command(exe, filepath.Join(repo, "docs/examples/thread/1-nccl-nvls.json"))
+	cmd.Dir = filepath.Dir(exe)
 	cmd.Env = programtest.Environ(nil)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -265,4 +243,33 @@ func TestOutsideModule(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
+}
+
+// buildOutside compiles a program as a module of its own that uses this one.
+func buildOutside(t *testing.T, source string) (exe, repo string) {
+	t.Helper()
+	repo, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	// The same versions of everything, so that nothing is looked for.
+	mod := strings.Replace(readFile(t, filepath.Join(repo, "go.mod")), "module "+module, "module example.com/outside", 1)
+	for name, text := range map[string]string{
+		"go.mod":  mod + "\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + repo + "\n",
+		"go.sum":  readFile(t, filepath.Join(repo, "go.sum")),
+		"main.go": source,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exe = filepath.Join(dir, "outside")
+	cmd := exec.Command("go", "build", "-o", exe, ".")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off", "CGO_CFLAGS="+os.Getenv("CGO_CFLAGS")+" -Wno-deprecated-declarations")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return exe, repo
 }
