@@ -16,7 +16,7 @@ func chooseDevice(localRank, localSize int, visible []device.Info, share bool) (
 	switch n := len(visible); {
 	case n == 0:
 		return 0, &failure.Error{Code: failure.Unavailable, What: "no GPU is visible", Why: "the driver lists no device",
-			Do: "in a container use --nv, under Slurm ask for GPUs, and look at CUDA_VISIBLE_DEVICES; --device sim runs on the software device", By: failure.User}
+			Do: "start a container with GPUs, under Slurm ask for them, and look at CUDA_VISIBLE_DEVICES; --device sim runs on the software device", By: failure.User}
 	case n >= localSize:
 		return localRank, nil
 	case share:

@@ -34,7 +34,7 @@ func TestChooseDevices(t *testing.T) {
 		{"one sees more", [][]device.Info{seen(1, 2, 3), seen(1, 2)}, false, "1 2", ""},
 		{"one is blind", [][]device.Info{seen(1, 2, 3), seen(1, 3, 2), seen(1, 2, 4)}, false, "", "rank 0 does not see rank 2's GPU-04.*rank 1 does not see rank 2's GPU-04"},
 		{"shared", [][]device.Info{seen(1, 2), seen(1, 2), seen(1, 2)}, true, "1 2 1", ""},
-		{"none", [][]device.Info{nil, nil}, false, "", "no GPU is visible.*--nv.*--device sim"},
+		{"none", [][]device.Info{nil, nil}, false, "", "no GPU is visible.*container.*--device sim"},
 		{"too few", [][]device.Info{seen(1, 2), seen(1, 2), seen(1, 2)}, false, "", "3 local ranks but only 2 devices.*--share-gpu"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/container"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/report"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
@@ -43,7 +44,7 @@ func newRecord(b *bench) *record {
 	r := &record{b: b, run: &result.Run{
 		Version: b.process.Version, Start: time.Now(), ID: b.world.ID().String(), Host: b.world.Host(),
 		Status:    result.Status{State: result.Running},
-		Container: containerKind(os.Getenv), Launcher: b.world.Launcher(), MPI: b.world.Library(),
+		Container: string(container.Here()), Launcher: b.world.Launcher(), MPI: b.world.Library(),
 		WorldSize: b.world.Size(), Args: b.process.Args, Env: result.Environ(b.process.Environ), Modes: c.Modes(),
 		Simulated: c.Run.Device == configs.DeviceSim, MinBusBW: c.Output.MinBusBW,
 		Config: map[string]string{}, Rows: []result.Row{},
@@ -77,21 +78,6 @@ func (c *checkedWriter) Write(b []byte) (int, error) {
 		_, c.err = c.w.Write(b)
 	}
 	return len(b), nil
-}
-
-// containerKind names the container that the process is in, "" for none.
-func containerKind(getenv func(string) string) string {
-	for _, c := range []struct{ variable, kind string }{{"APPTAINER_CONTAINER", "apptainer"}, {"SINGULARITY_CONTAINER", "singularity"}} {
-		if getenv(c.variable) != "" {
-			return c.kind
-		}
-	}
-	for _, c := range []struct{ file, kind string }{{"/.dockerenv", "docker"}, {"/run/.containerenv", "podman"}, {"/.singularity.d", "singularity"}} {
-		if _, err := os.Stat(c.file); err == nil {
-			return c.kind
-		}
-	}
-	return ""
 }
 
 func (r *record) first() bool { return r.b.world.Rank() == 0 }

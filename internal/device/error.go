@@ -124,7 +124,7 @@ func Meaning(call string, code Code) string {
 		}
 		return "Fabric Manager is not ready yet; all ranks may try again together"
 	case NoDevice:
-		return "no GPU is visible: in a container use --nv, under Slurm ask for GPUs, and look at CUDA_VISIBLE_DEVICES"
+		return "no GPU is visible: start a container with GPUs, under Slurm ask for them, and look at CUDA_VISIBLE_DEVICES"
 	case UnsupportedPTX, InvalidPTX, NoBinaryForGPU:
 		return "the driver cannot compile this PTX: it is older than the PTX ISA in use, or the GPU is older than the target"
 	case Unknown:

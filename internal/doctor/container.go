@@ -9,66 +9,37 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvls-allreduce/nvls-allreduce/internal/container"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
 // container names the container that the process is in.
-func container(s *System) []Finding {
-	f := Finding{ID: "container", Severity: Info}
-	found := func(kind string, e ...Evidence) []Finding {
-		f.What, f.Evidence = "in a container of "+kind, e
-		return []Finding{f}
-	}
-	for _, c := range []struct{ variable, kind string }{
-		{"APPTAINER_CONTAINER", "Apptainer"}, {"SINGULARITY_CONTAINER", "Singularity"}, {"CH_RUNNING", "Charliecloud"}, {"ENROOT_ROOTFS", "Enroot"},
-	} {
-		if v := s.getenv(c.variable); v != "" {
-			return found(c.kind, Evidence{c.variable + "=" + v, "environment"})
-		}
-	}
-	var unsureOf error
-	for _, c := range []struct{ file, kind string }{
-		{"/.singularity.d", "Singularity or Apptainer"}, {"/.dockerenv", "Docker"}, {"/run/.containerenv", "Podman"}, {"/ch", "Charliecloud"},
-	} {
-		there, err := s.exists(c.file)
-		if there {
-			return found(c.kind, Evidence{c.file + " exists", "file system"})
-		}
-		if err != nil {
-			unsureOf = err
-		}
-	}
-	if v := s.getenv("KUBERNETES_SERVICE_HOST"); v != "" {
-		return found("Kubernetes", Evidence{"KUBERNETES_SERVICE_HOST=" + v, "environment"})
-	}
-	if v := s.getenv("container"); v != "" {
-		return found(v, Evidence{"container=" + v, "environment"})
-	}
-	cgroup, err := s.read("/proc/1/cgroup")
-	if err == nil {
-		for _, kind := range []string{"docker", "kubepods", "libpod", "lxc", "containerd", "enroot"} {
-			if strings.Contains(cgroup, kind) {
-				return found(kind, Evidence{firstLineWith(cgroup, kind), "/proc/1/cgroup"})
-			}
-		}
-	} else {
-		unsureOf = err
-	}
-	if unsureOf != nil {
-		return []Finding{{ID: "container", Severity: Info, Outcome: Unknown, What: "no sign of a container, but not every sign could be looked for", Evidence: evidence(unsureOf.Error(), "file system")}}
-	}
-	f.What = "no sign of a container"
-	f.Evidence = evidence("none", "environment, /.singularity.d, /.dockerenv, /run/.containerenv, /ch, /proc/1/cgroup")
-	return []Finding{f}
+func (s *System) container() (container.Sign, error) {
+	return container.Detect(container.System{Getenv: s.getenv, Exists: s.exists, Read: s.read})
 }
 
-// inSingularity says whether --nv is the container's switch for GPUs.
-func (s *System) inSingularity() bool {
-	if s.getenv("APPTAINER_CONTAINER") != "" || s.getenv("SINGULARITY_CONTAINER") != "" {
-		return true
+// inContainer tells about the container that the process is in.
+func inContainer(s *System) Finding {
+	f := Finding{ID: "container", Severity: Info}
+	switch sign, err := s.container(); {
+	case sign.Kind != container.None:
+		f.What, f.Evidence = "in a container of "+sign.Name, evidence(sign.Value, sign.From)
+	case err != nil:
+		f.Outcome, f.What, f.Evidence = Unknown, "no sign of a container, but not every sign could be looked for", evidence(err.Error(), "file system")
+	default:
+		f.What, f.Evidence = "no sign of a container", evidence("none", container.Searched)
 	}
-	there, _ := s.exists("/.singularity.d")
-	return there
+	return f
+}
+
+// withGPUs says how this container is started with the host's GPUs and libraries,
+// and so gets what follows; otherwise is what to do where there is no container.
+func (s *System) withGPUs(follows, otherwise string) string {
+	sign, _ := s.container()
+	if do := sign.Kind.WithGPUs(); do != "" {
+		return do + follows
+	}
+	return otherwise
 }
 
 func firstLineWith(text, part string) string {

@@ -77,6 +77,37 @@ func TestCUDADoesNotStart(t *testing.T) {
 	}
 }
 
+// The verdict names what a run meets: that libcuda does not start comes before the
+// device nodes that it would need. Where it starts and finds no device, the nodes
+// say why.
+func TestLibraryFirst(t *testing.T) {
+	t.Parallel()
+	for environ, first := range map[string]string{"LD_LIBRARY_PATH=": "gpu.driver", "FAKECUDA_FAIL=cuInit=999": "gpu.driver", "FAKECUDA_FAIL=cuInit=100": "gpu.nodes"} {
+		r, _, _ := program{environ: append(fakeGPUs(t, 0, 0), environ)}.run(t)
+		for _, v := range r.Verdict.Modes {
+			if v.Because[0] != first || !slices.Contains(v.Because, "gpu.nodes") || !slices.Contains(v.Because, "gpu.driver") || v.Why != find(t, r.Findings, first).What {
+				t.Errorf("%s: %+v, want %s first", environ, v, first)
+			}
+		}
+		if !strings.HasSuffix(r.Verdict.Text, "["+first+"]") {
+			t.Errorf("%s: the verdict is %q", environ, r.Verdict.Text)
+		}
+	}
+}
+
+// A run does without the driver's word on free memory, and so does the doctor: what
+// is not known costs nothing.
+func TestMemoryNotTold(t *testing.T) {
+	t.Parallel()
+	r, code, _ := program{environ: fakeGPUs(t, 2, 2, "FAKECUDA_FAIL=cuMemGetInfo_v2=999")}.run(t)
+	want(t, find(t, r.Findings, "memory"), Warning, Unknown, "cuMemGetInfo: error 999")
+	// The all-reduce that no fake can do is what the probe ends with, as without it.
+	want(t, find(t, r.Findings, "peers"), Failed, No, "gives wrong data")
+	if code != int(failure.WrongData) {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // A driver call that never returns is no answer.
 func TestCUDAHangs(t *testing.T) {
 	s := fakeSystem(t, nil)

@@ -5,6 +5,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
@@ -23,7 +24,10 @@ func (d *doctor) launcher(ev mpiboot.Evidence) []Finding {
 			if field == "Size" || field == "LocalSize" {
 				value += "=" + d.system.getenv(name)
 			}
-			f.Evidence = append(f.Evidence, Evidence{value, "environment"})
+			// The own launcher has one variable for both kinds of a number.
+			if e := (Evidence{value, "environment"}); !slices.Contains(f.Evidence, e) {
+				f.Evidence = append(f.Evidence, e)
+			}
 		}
 	}
 	switch ev.Launcher {

@@ -128,7 +128,7 @@ func (d *doctor) request(ask string) request {
 // surroundings is what can be seen without the other ranks and without a driver.
 func (d *doctor) surroundings() {
 	s := d.system
-	d.add(container(s)...)
+	d.add(inContainer(s))
 	d.add(confinement(s)...)
 	d.add(network())
 	d.add(limits(s)...)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 )
 
@@ -85,6 +86,7 @@ func ncclModes(wanted []string) []string {
 // nothing costs it; it does not when something does; otherwise it is open.
 func judge(findings []Finding, modes []string) []ModeVerdict {
 	var out []ModeVerdict
+	findings = libraryFirst(findings)
 	early := slices.IndexFunc(findings, func(f Finding) bool { return f.ID == "ranks" && f.Outcome == Unknown })
 	for _, mode := range modes {
 		v := ModeVerdict{Mode: mode, Runs: Unknown}
@@ -128,6 +130,23 @@ func judge(findings []Finding, modes []string) []ModeVerdict {
 		out = append(out, v)
 	}
 	return out
+}
+
+// libraryFirst puts what keeps libcuda from starting before what it would need: a
+// run meets the library's failure, and without a library no device node helps. Only
+// where libcuda starts and finds no device, the nodes say why.
+func libraryFirst(findings []Finding) []Finding {
+	needs := func(f Finding) bool { return f.ID == "gpu.nodes" || f.ID == "gpu.kernel-driver" }
+	noDevice := func(e Evidence) bool { return codeIn(e.Value) == device.NoDevice }
+	first := slices.IndexFunc(findings, needs)
+	library := slices.IndexFunc(findings, func(f Finding) bool {
+		return f.ID == "gpu.driver" && f.Severity == Failed && !slices.ContainsFunc(f.Evidence, noDevice)
+	})
+	if first < 0 || library < first {
+		return findings
+	}
+	out := slices.Delete(slices.Clone(findings), library, library+1)
+	return slices.Insert(out, first, findings[library])
 }
 
 // fails lists the wanted modes that will not run for sure, for all that is asked.

@@ -79,10 +79,7 @@ func noNodes(s *System, n nodes) Finding {
 	if n.host > 0 {
 		f.What = fmt.Sprintf("there is no GPU device node here, although the host's driver has %s", count(n.host, "GPU"))
 		f.Evidence = append(f.Evidence, Evidence{fmt.Sprint(n.host), "folders in /proc/driver/nvidia/gpus"})
-		f.Do, f.By = "start the container with its switch for GPUs (--nv of Singularity and Apptainer, --gpus all of Docker), and ask the batch system for GPUs", failure.User
-		if s.inSingularity() {
-			f.Do = "start the container with --nv"
-		}
+		f.Do, f.By = s.withGPUs(", and ask the batch system for GPUs", "ask the batch system for GPUs; outside of one, nvidia-modprobe makes the nodes"), failure.User
 	}
 	return f
 }
@@ -176,7 +173,8 @@ func masked(s *System, n nodes, visible int) Finding {
 		}
 	case len(n.present) < n.host:
 		f.What = hidden + "the container or the batch system has put only these device nodes here"
-		f.Do = "start the container with all GPUs (--nv, --gpus all), or ask for all GPUs of the node without binding: srun --gpus-per-node=N --gpu-bind=none"
+		const unbound = "ask for all GPUs of the node without binding: srun --gpus-per-node=N --gpu-bind=none"
+		f.Do = s.withGPUs(", or "+unbound, unbound)
 		if s.getenv("ENROOT_ROOTFS") != "" {
 			f.Do += "; Enroot (pyxis) shows all of a job's with ENROOT_RESTRICT_DEV=n"
 		}
@@ -212,7 +210,7 @@ func userLibraries(s *System, loaded, kernel string) []Finding {
 		if v != kernel {
 			f.Severity, f.Outcome = Warning, No
 			f.What = fmt.Sprintf("libcuda is %s and the host's driver %s: a CUDA compatibility library, or one of the image", v, kernel)
-			f.Do, f.By = "use the host's libcuda (--nv), and keep other ones off LD_LIBRARY_PATH; if CUDA works all the same, it may stay", failure.User
+			f.Do, f.By = s.withGPUs(", which brings the host's libcuda, and keep other ones off LD_LIBRARY_PATH; if CUDA works all the same, it may stay", "keep other libcudas than the driver's off LD_LIBRARY_PATH; if CUDA works all the same, it may stay"), failure.User
 		}
 	}
 	return []Finding{f, compiler(s, filepath.Dir(real))}
@@ -228,7 +226,7 @@ func compiler(s *System, beside string) Finding {
 		}
 	}
 	return Finding{ID: id, Severity: Info, Outcome: Unknown, What: "the driver's PTX compiler was not found in the usual folders; whether a kernel compiles is seen by the peer probe",
-		Evidence: evidence("no "+name, "folder of libcuda, LD_LIBRARY_PATH, usual folders"), Do: "start the container with --nv, which brings it along, or bind it", By: failure.User}
+		Evidence: evidence("no "+name, "folder of libcuda, LD_LIBRARY_PATH, usual folders"), Do: s.withGPUs(", which brings it along, or bind it", "install the driver's "+name), By: failure.User}
 }
 
 // loadedLibrary finds where the dynamic linker took a library of this process

@@ -35,7 +35,9 @@ func TestDeviceNodes(t *testing.T) {
 	none, _ := deviceNodes(fakeSystem(t, map[string]string{"/dev/null": ""}))
 	want(t, find(t, none, "gpu.nodes"), Failed, No, "no GPU device node")
 	hidden, _ := deviceNodes(fakeSystem(t, map[string]string{"/dev/null": "", "/proc/driver/nvidia/gpus/0000:1b:00.0/": ""}))
-	want(t, find(t, hidden, "gpu.nodes"), Failed, No, "host's driver has 1 GPU", "--gpus all")
+	want(t, find(t, hidden, "gpu.nodes"), Failed, No, "host's driver has 1 GPU", "ask the batch system for GPUs")
+	docker, _ := deviceNodes(fakeSystem(t, map[string]string{"/dev/null": "", "/proc/driver/nvidia/gpus/0000:1b:00.0/": "", "/.dockerenv": ""}))
+	want(t, find(t, docker, "gpu.nodes"), Failed, No, "--gpus all")
 	sif, _ := deviceNodes(fakeSystem(t, map[string]string{"/dev/null": "", "/proc/driver/nvidia/gpus/0000:1b:00.0/": ""}, "APPTAINER_CONTAINER=x.sif"))
 	want(t, find(t, sif, "gpu.nodes"), Failed, No, "--nv")
 	if f := find(t, sif, "gpu.nodes"); f.By != "user" {
@@ -154,7 +156,8 @@ func TestMasked(t *testing.T) {
 		{"masked by the variable", nodes{all, all, 4, -1}, 1, []string{"CUDA_VISIBLE_DEVICES=2"}, Warning, No, []string{"CUDA_VISIBLE_DEVICES=2 hides", "unset CUDA_VISIBLE_DEVICES"}},
 		{"masked by Slurm", nodes{all, all, 4, -1}, 1, []string{"CUDA_VISIBLE_DEVICES=0", "SLURM_GPUS_PER_TASK=1", "SLURM_STEP_ID=0"}, Warning, No, []string{"--gpu-bind=none", "SLURM_GPUS_PER_TASK=1"}},
 		{"denied by a control group", nodes{all, all[:1], 4, -1}, 1, []string{"CUDA_VISIBLE_DEVICES=0"}, Warning, No, []string{"cannot be opened", "--gpu-bind=none"}},
-		{"fewer nodes than GPUs", nodes{all[:1], all[:1], 8, -1}, 1, nil, Warning, No, []string{"1 of 8 GPUs", "--gpus all"}},
+		{"fewer nodes than GPUs", nodes{all[:1], all[:1], 8, -1}, 1, nil, Warning, No, []string{"1 of 8 GPUs", "ask for all GPUs"}},
+		{"fewer nodes than GPUs, in Apptainer", nodes{all[:1], all[:1], 8, -1}, 1, []string{"APPTAINER_CONTAINER=x.sif"}, Warning, No, []string{"1 of 8 GPUs", "start the container with --nv, or ask"}},
 		{"Enroot shows one", nodes{all[:1], all[:1], 8, -1}, 1, []string{"ENROOT_ROOTFS=/x"}, Warning, No, []string{"ENROOT_RESTRICT_DEV=n"}},
 		{"unknown cause", nodes{all, all, 4, -1}, 3, nil, Warning, No, []string{"nothing was found that hides"}},
 		{"NVML sees more", nodes{nil, nil, -1, 8}, 2, nil, Warning, No, []string{"2 of 8", "nothing was found that hides"}},
@@ -182,7 +185,7 @@ func TestUserLibraries(t *testing.T) {
 	want(t, find(t, f, "gpu.ptx-compiler"), OK, Yes, "/usr/lib64")
 	other := userLibraries(fakeSystem(t, nil), link, "570.86")
 	want(t, find(t, other, "gpu.libcuda"), Warning, No, "570.86", "compatibility", "LD_LIBRARY_PATH")
-	want(t, find(t, other, "gpu.ptx-compiler"), Info, Unknown, "--nv")
+	want(t, find(t, other, "gpu.ptx-compiler"), Info, Unknown, "install the driver's")
 	want(t, find(t, userLibraries(s, filepath.Join(dir, "libcuda.so.9"), "570.86"), "gpu.libcuda"), Info, Unknown)
 	if got := userLibraries(s, "", ""); got != nil {
 		t.Errorf("a library that was not loaded: %+v", got)

@@ -23,7 +23,7 @@ func askNVML(s *System) (out []Finding, gpus int) {
 		return []Finding{unsure("gpu.nvml", "whether NVML works", err, "nvmlInit")}, -1
 	}
 	if started != nvml.SUCCESS {
-		return []Finding{noNVML(started)}, -1
+		return []Finding{noNVML(s, started)}, -1
 	}
 	defer s.NVML.Shutdown()
 	e := evidence()
@@ -58,15 +58,15 @@ func askNVML(s *System) (out []Finding, gpus int) {
 	return append(out, judgeMIG(mig), judgeVirtual(virtual), judgeFabric(fabric), judgeLinks(links)), n
 }
 
-func noNVML(ret nvml.Return) Finding {
+func noNVML(s *System, ret nvml.Return) Finding {
 	f := unsure("gpu.nvml", "MIG, confidential computing and the state of the NVLink fabric", errors.New(word(ret)), "nvmlInit")
 	switch ret {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		f.What = "libnvidia-ml was not found, so that MIG, confidential computing and the state of the NVLink fabric are not known"
-		f.Do, f.By = "start the container with --nv, which brings the library along", failure.User
+		f.Do, f.By = s.withGPUs(", which brings the library along", "install the driver's libnvidia-ml.so.1"), failure.User
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
 		f.What = "libnvidia-ml here does not fit the driver in the host's kernel"
-		f.Do, f.By = "use the host's libraries (--nv); after an update of the driver, reboot the host", failure.Administrator
+		f.Do, f.By = s.withGPUs(" and without a libnvidia-ml of the image; ", "keep other libnvidia-mls than the driver's off LD_LIBRARY_PATH; ")+"after an update of the driver, reboot the host", failure.Administrator
 	case nvml.ERROR_DRIVER_NOT_LOADED:
 		f.What = "NVML finds no NVIDIA driver in the host's kernel"
 		f.Do, f.By = "load the NVIDIA driver on the host, or use a node with GPUs", failure.Administrator

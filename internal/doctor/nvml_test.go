@@ -156,7 +156,7 @@ func TestNVML(t *testing.T) {
 
 func TestNoNVML(t *testing.T) {
 	for ret, words := range map[nvml.Return][]string{
-		nvml.ERROR_LIBRARY_NOT_FOUND:       {"not found", "--nv"},
+		nvml.ERROR_LIBRARY_NOT_FOUND:       {"not found", "install the driver's libnvidia-ml"},
 		nvml.ERROR_LIB_RM_VERSION_MISMATCH: {"does not fit", "reboot"},
 		nvml.ERROR_DRIVER_NOT_LOADED:       {"no NVIDIA driver"},
 		nvml.ERROR_NO_PERMISSION:           {"/dev/nvidiactl"},

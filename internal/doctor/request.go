@@ -50,8 +50,10 @@ type ending struct {
 	Broken []string `json:",omitempty"`
 	// Done are the steps that were carried out, in words.
 	Done []string
-	// FreeBytes and TotalBytes are of the device's memory, before the probe.
+	// FreeBytes and TotalBytes are of the device's memory, before the probe; 0 where
+	// the driver did not tell, for the reason MemoryText.
 	FreeBytes, TotalBytes uint64
+	MemoryText            string `json:",omitempty"`
 	// FabricCode is the driver's answer to a request for a FABRIC handle, -1 when
 	// it was not asked.
 	FabricCode int

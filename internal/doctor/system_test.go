@@ -122,7 +122,7 @@ func TestContainer(t *testing.T) {
 		{"no cgroup file", nil, nil, "no sign", Unknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := find(t, container(fakeSystem(t, tt.files, tt.environ...)), "container")
+			f := find(t, []Finding{inContainer(fakeSystem(t, tt.files, tt.environ...))}, "container")
 			want(t, f, Info, tt.outcome, tt.kind)
 		})
 	}

@@ -58,7 +58,7 @@ func (d *doctor) askTeam(ctx context.Context, ask string, chosen []device.Info, 
 	case askNCCL, askNCCLSymmetric:
 		f = judgeNCCL(ask, all)
 	default:
-		f = judgePeers(all, d.simulated())
+		f = judgePeers(d.system, all, d.simulated())
 	}
 	return briefly(f, all, d.timeout()), all, nil
 }
@@ -173,7 +173,7 @@ func ended(all []told) (spoke *ending, silent *told) {
 	return spoke, silent
 }
 
-func judgePeers(all []told, simulated bool) Finding {
+func judgePeers(s *System, all []told, simulated bool) Finding {
 	const id = askPeers
 	if worked(all) {
 		f := Finding{ID: id, Severity: OK, Outcome: Yes, What: "memory is shared and data arrives between all pairs of GPUs; ring and p2p reduce correctly", Evidence: steps(all)}
@@ -215,7 +215,7 @@ func judgePeers(all []told, simulated bool) Finding {
 		f.What += ": " + what
 		if code := codeIn(spoke.Text); code != 0 {
 			f.What = fmt.Sprintf("sharing memory between the GPUs failed with error %d", code)
-			f.Do, f.By = peerRemedy(code)
+			f.Do, f.By = peerRemedy(s, code)
 		}
 	}
 	f.Exit = exitOf(spoke, silent)
@@ -236,7 +236,7 @@ func exitOf(spoke *ending, silent *told) failure.Code {
 
 // peerRemedy is what to do about a driver's code where memory is shared without
 // multicast.
-func peerRemedy(code device.Code) (string, failure.Who) {
+func peerRemedy(s *System, code device.Code) (string, failure.Who) {
 	switch code {
 	case device.OutOfMemory:
 		return "end other programs on these GPUs", failure.User
@@ -247,7 +247,7 @@ func peerRemedy(code device.Code) (string, failure.Who) {
 	case device.NotPermitted, device.NotSupported:
 		return "use a newer driver; under a hypervisor or vGPU ask for full GPUs", failure.Administrator
 	case jitCompilerNotFound:
-		return "start the container with --nv, which brings libnvidia-ptxjitcompiler along, or bind it (gpu.ptx-compiler)", failure.User
+		return s.withGPUs(", which brings libnvidia-ptxjitcompiler along, or bind it (gpu.ptx-compiler)", "install the driver's libnvidia-ptxjitcompiler.so.1 (gpu.ptx-compiler)"), failure.User
 	case device.UnsupportedPTX, device.InvalidPTX, device.NoBinaryForGPU:
 		return "install a newer driver", failure.Administrator
 	case device.SystemNotReady:
@@ -388,6 +388,11 @@ func (d *doctor) deviceMemory(all []told, chosen []device.Info) []Finding {
 		}
 	}
 	if least == nil {
+		for _, t := range all {
+			if t.End != nil && t.End.MemoryText != "" {
+				return []Finding{unsure("memory", "whether device memory is enough for a run with this configuration", errors.New(t.End.MemoryText), "cuMemGetInfo")}
+			}
+		}
 		return nil
 	}
 	ranks := uint64(0)

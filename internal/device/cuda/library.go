@@ -8,11 +8,11 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"unsafe"
 
+	"github.com/nvls-allreduce/nvls-allreduce/internal/container"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/sigguard"
@@ -105,16 +105,10 @@ func missing(paths, reasons []string) error {
 	if len(reasons) > 0 {
 		f.Err = errors.New(strings.Join(reasons, "; "))
 	}
-	if inSingularity() {
-		f.Do = "start the container with --nv so that it gets the host's driver, or use --device sim to run on the software device"
+	if do := container.Here().WithGPUs(); do != "" {
+		f.Do = do + " so that it gets the host's driver, or use --device sim to run on the software device"
 	}
 	return f
-}
-
-// inSingularity reports whether this is a container of Apptainer or
-// Singularity.
-func inSingularity() bool {
-	return os.Getenv("APPTAINER_CONTAINER") != "" || os.Getenv("SINGULARITY_CONTAINER") != ""
 }
 
 // initFailure explains an error of cuInit.
@@ -125,16 +119,16 @@ func initFailure(err error, code device.Code) error {
 		f.Code = failure.Unavailable
 		f.What = "CUDA cannot run here"
 		f.Do, f.By = "ask for GPUs from the batch system, or use --device sim to run on the software device", failure.User
-		if inSingularity() {
-			f.Do = "start the container with --nv, or use --device sim to run on the software device"
+		if do := container.Here().WithGPUs(); do != "" {
+			f.Do = do + ", or use --device sim to run on the software device"
 		}
 	case device.SystemNotReady:
 		f.Do, f.By = "systemctl restart nvidia-fabricmanager on the host, at the driver's version", failure.Administrator
 	case driverMismatch, compatNotSupported:
 		f.Why = "libcuda in use here does not fit the driver in the host's kernel"
 		f.Do, f.By = "take a CUDA compatibility library off LD_LIBRARY_PATH, or use the host's libcuda", failure.User
-		if inSingularity() {
-			f.Do = "start the container with --nv, and keep a libcuda of the image off LD_LIBRARY_PATH"
+		if do := container.Here().WithGPUs(); do != "" {
+			f.Do = do + ", and keep a CUDA compatibility library, or another libcuda of the image, off LD_LIBRARY_PATH"
 		}
 	case device.Unknown:
 		f.Do, f.By = "look for Xid messages in dmesg on the host; reset the GPU or reboot", failure.Administrator
