@@ -42,6 +42,25 @@ func (j job) jobBound() time.Duration {
 	return j.othersBound() + 6*time.Second + max(10*time.Second, j.launcher.killWait)
 }
 
+// soon is how long after the launcher its last process may be there.
+const soon = 3 * time.Second
+
+// lateBy is how late a rank is with the action late, as internal/bench has it.
+const lateBy = 10 * time.Second
+
+// leftUntil is when nothing of the job may be left any more: soon after its
+// launcher ended. A rank that is late sleeps in the middle of a driver call, and
+// while it does nothing in it can end it, only its launcher; one that was told to
+// abort by the other ranks may be gone by then without having done so. It wakes,
+// finds the others gone and ends: that much it is given.
+func (j job) leftUntil(fault, launcherEnded time.Time) time.Time {
+	end := launcherEnded.Add(soon)
+	if woken := fault.Add(lateBy + slack); strings.Contains(j.fault, ":late:") && woken.After(end) {
+		end = woken
+	}
+	return end
+}
+
 // times is a timeout as the job has it.
 func (j job) times(d time.Duration) time.Duration { return d * time.Duration(max(1, j.slow)) }
 
@@ -89,7 +108,10 @@ type outcome struct {
 	took   time.Duration // and until the launcher was
 	run    *result.Run   // nil: no result on disk
 	left   []int         // processes that were left
-	stuck  bool          // it had to be killed
+	// outlived says that a rank was late, still there soon after the launcher, and
+	// ended by itself.
+	outlived bool
+	stuck    bool // it had to be killed
 }
 
 var firedLine = regexp.MustCompile(`fault: rank \d+, pid (\d+):`)
@@ -160,14 +182,14 @@ func (j job) run(t *testing.T) outcome {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	go func() { cmd.Wait(); close(ended) }()
+	over := make(chan struct{})
+	go func() { cmd.Wait(); close(over) }()
 
 	o := outcome{}
 	begin, faultyPID, othersGone := start, 0, time.Time{}
 	for running := true; running; {
 		select {
-		case <-ended:
+		case <-over:
 			running = false
 		case <-time.After(50 * time.Millisecond): // a look at all processes is not cheap
 		}
@@ -191,7 +213,7 @@ func (j job) run(t *testing.T) outcome {
 		if limit := begin.Add(j.jobBound()); time.Now().After(limit) && (o.fired || time.Since(start) > startBound) {
 			o.stuck = true
 			cmd.Process.Kill()
-			<-ended
+			<-over
 			running = false
 		}
 	}
@@ -199,11 +221,13 @@ func (j job) run(t *testing.T) outcome {
 	if o.others = o.took; !othersGone.IsZero() {
 		o.others = max(0, othersGone.Sub(begin))
 	}
-	for end := time.Now().Add(3 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	ended := time.Now()
+	for end := j.leftUntil(begin, ended); ; time.Sleep(20 * time.Millisecond) {
 		if o.left = processes(dir); len(o.left) == 0 || time.Now().After(end) {
 			break
 		}
 	}
+	o.outlived = len(o.left) == 0 && time.Since(ended) > soon
 	for _, pid := range o.left {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}

@@ -87,6 +87,14 @@ func TestZWriteDocument(t *testing.T) {
 	if n := slowed(matrixTable); n > 0 {
 		p("%d of them with 2 to 8 times the timeouts: the machine had other work, and the ranks had not come to the stage in time.", n)
 	}
+	outlived := 0
+	for _, c := range matrixTable {
+		if c.outcome.outlived {
+			outlived++
+		}
+	}
+	p("A rank that is late sleeps in the middle of a call, where only its launcher can end it. Where that has gone without doing so, the rank wakes,")
+	p("finds the others gone and ends: it is given its delay and %v for that, beyond the %v that other processes have. Ranks that needed it: %d.", slack, soon, outlived)
 	p("")
 	p("At a stage, to rank 1 / to rank 0, which has the outputs: kill (SIGKILL), stop (SIGSTOP), exit (exit code 1 without a word), close (its")
 	p("connections to other ranks), late (10 s), nofile (no descriptor can be opened from then on); and from then on no space where the results")
