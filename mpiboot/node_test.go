@@ -7,11 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,75 +20,6 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot/mpi"
 )
-
-// mesh connects n ranks within this process. World ranks are 10 and up, so that
-// a local rank in a message shows.
-func mesh(t *testing.T, n int, dir string, timeout time.Duration) []*Node {
-	t.Helper()
-	nodes := make([]*Node, n)
-	errs := parallel(n, func(r int) error {
-		cfg := meshOf(n, r, dir, timeout, t)
-		l, err := listen(cfg.sockets[r])
-		if err != nil {
-			return err
-		}
-		nodes[r], err = connect(context.Background(), cfg, l)
-		return err
-	})
-	for r, err := range errs {
-		if err != nil {
-			t.Fatalf("rank %d: %v", r, err)
-		}
-	}
-	t.Cleanup(func() {
-		for _, n := range nodes {
-			n.leave(0)
-		}
-	})
-	return nodes
-}
-
-var (
-	meshMu  sync.Mutex
-	meshIDs = map[*testing.T]UniqueID{}
-)
-
-func meshOf(n, me int, dir string, timeout time.Duration, t *testing.T) meshConfig {
-	meshMu.Lock()
-	defer meshMu.Unlock()
-	id, ok := meshIDs[t]
-	if !ok {
-		id = NewUniqueID()
-		meshIDs[t] = id
-	}
-	cfg := meshConfig{id: id, me: me, host: "h", timeout: timeout}
-	for r := range n {
-		cfg.world = append(cfg.world, 10+r)
-		cfg.sockets = append(cfg.sockets, socketName(dir, id, r))
-	}
-	return cfg
-}
-
-func parallel(n int, f func(r int) error) []error {
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for r := range n {
-		wg.Go(func() { errs[r] = f(r) })
-	}
-	wg.Wait()
-	return errs
-}
-
-func all(t *testing.T, nodes []*Node, f func(n *Node) error) {
-	t.Helper()
-	for r, err := range parallel(len(nodes), func(r int) error { return f(nodes[r]) }) {
-		if err != nil {
-			t.Errorf("rank %d: %v", r, err)
-		}
-	}
-}
-
-var bg = context.Background()
 
 func TestNodeOperations(t *testing.T) {
 	for n := 1; n <= 8; n++ {
@@ -392,67 +321,19 @@ func TestMeshInDirectory(t *testing.T) {
 }
 
 func TestMeshMissingRank(t *testing.T) {
-	errs := parallel(3, func(r int) error {
+	absent := errors.New("does not come")
+	_, errs := gathering{ranks: 3, timeout: time.Second, before: func(r int) error {
 		if r == 1 {
-			return nil // does not come
+			return absent
 		}
-		cfg := meshOf(3, r, "", time.Second, t)
-		l, err := listen(cfg.sockets[r])
-		if err != nil {
-			return err
-		}
-		_, err = connect(bg, cfg, l)
-		return err
-	})
+		return nil
+	}}.meet(t)
 	for _, r := range []int{0, 2} {
 		err := errs[r]
 		if failure.CodeOf(err) != failure.Timeout || !strings.Contains(err.Error(), "rank 11 did not connect within") || strings.Contains(err.Error(), "rank 12 did") {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
-}
-
-// A caller that is not of this run is turned away, and the run goes on.
-func TestMeshStrangers(t *testing.T) {
-	cfg := meshOf(2, 0, "", 10*time.Second, t)
-	l, err := listen(cfg.sockets[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, first := range [][]byte{[]byte("hello"), (&frame{kind: kindVote}).append(nil), nil} {
-		conn, err := net.Dial("unixpacket", cfg.sockets[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if first != nil {
-			conn.Write(first)
-		}
-	}
-	other := cfg
-	other.id = NewUniqueID()
-	go func() {
-		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: cfg.sockets[0], Net: "unixpacket"})
-		if err == nil {
-			newPeer(0, conn).greet(hello{ID: other.id, Rank: 1, Size: 2}, true, time.Now().Add(time.Second))
-		}
-	}()
-	time.Sleep(20 * time.Millisecond)
-	nodes := make([]*Node, 2)
-	errs := parallel(2, func(r int) (err error) {
-		c, own := meshOf(2, r, "", 10*time.Second, t), l
-		if r == 1 {
-			if own, err = listen(c.sockets[1]); err != nil {
-				return err
-			}
-		}
-		nodes[r], err = connect(bg, c, own)
-		return err
-	})
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-	all(t, nodes, func(n *Node) error { defer n.leave(0); return n.Barrier(bg, "after the strangers") })
 }
 
 // What a barrier costs bounds how finely a benchmark can use it.

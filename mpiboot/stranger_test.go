@@ -3,7 +3,6 @@
 package mpiboot
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,55 +18,14 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/programtest"
 )
 
-// journal is a log that a test reads.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
-// pair connects two ranks, of which rank 0 listens at l already and logs.
-func pair(t *testing.T, cfg meshConfig, l *net.UnixListener, log *journal, builds ...string) ([]*Node, []error) {
-	t.Helper()
-	nodes := make([]*Node, 2)
-	errs := parallel(2, func(r int) (err error) {
-		c, own := meshOf(2, r, "", 10*time.Second, t), l
-		c.id, c.log = cfg.id, log
-		if len(builds) > 0 {
-			c.build = builds[r]
-		}
-		if r == 1 {
-			if own, err = listen(c.sockets[1]); err != nil {
-				return err
-			}
-		}
-		nodes[r], err = connect(bg, c, own)
-		return err
-	})
-	return nodes, errs
-}
-
-// Callers that are turned away are told of: of another run, with a message that is
-// no hello, with descriptors or more bytes than a hello has.
+// Callers that are not of this run are turned away and told of, and the run goes on:
+// one of another run, one with a message that is no hello, with descriptors or more
+// bytes than a hello has, and one that says nothing.
 func TestStrangersAreLogged(t *testing.T) {
-	cfg := meshOf(2, 0, "", 10*time.Second, t)
-	l, err := listen(cfg.sockets[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := gathering{ranks: 2, timeout: 10 * time.Second, log: &journal{}}
+	socket := g.early(t)
 	call := func() *net.UnixConn {
-		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: cfg.sockets[0], Net: "unixpacket"})
+		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,48 +41,37 @@ func TestStrangersAreLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, packet := range [][]byte{
+	packets := [][]byte{
 		[]byte("GET / HTTP/1.1"),
+		(&frame{kind: kindVote}).append(nil),
 		(&frame{kind: kindHello, total: maxHello + 1, chunk: []byte("x")}).append(nil),
 		(&frame{kind: kindHello, total: 1, filesTotal: maxFilesTotal}).append(nil),
 		wrong[0].append(nil),
-	} {
+	}
+	for _, packet := range packets {
 		if _, err := call().Write(packet); err != nil {
 			t.Fatal(err)
 		}
 	}
-	log := &journal{}
-	meetAfter(t, cfg, l, log, 4)
+	call() // says nothing
+	g.afterStrangers(t, len(packets))
 	for _, want := range []string{"not a packet of this program", "4097 bytes", "4096 descriptors", "in run " + id.String()} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("no %q in\n%s", want, log.String())
+		if !strings.Contains(g.log.String(), want) {
+			t.Errorf("no %q in\n%s", want, g.log)
 		}
 	}
 }
 
-// meetAfter connects two ranks, of which rank 1 comes when rank 0 has turned away
-// so many strangers: until then the mesh is not complete. The ranks then work.
-func meetAfter(t *testing.T, cfg meshConfig, l *net.UnixListener, log *journal, strangers int) {
+// afterStrangers connects the ranks, of which rank 1 comes when rank 0 has turned
+// away so many strangers: until then the mesh is not complete. The ranks then work.
+func (g gathering) afterStrangers(t *testing.T, strangers int) {
 	t.Helper()
-	nodes := make([]*Node, 2)
-	errs := parallel(2, func(r int) (err error) {
-		c := cfg
-		c.log, c.me = log, r
-		own := l
-		if r == 1 {
-			for end := time.Now().Add(cfg.timeout / 2); strings.Count(log.String(), "turned away") < strangers && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			}
-			if own, err = listen(c.sockets[1]); err != nil {
-				return err
-			}
+	g.before = func(r int) error {
+		for end := time.Now().Add(g.timeout / 2); r == 1 && strings.Count(g.log.String(), "turned away") < strangers && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		}
-		nodes[r], err = connect(bg, c, own)
-		return err
-	})
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
+		return nil
 	}
-	all(t, nodes, func(n *Node) error { defer n.leave(0); return n.Barrier(bg, "after the strangers") })
+	all(t, g.together(t), func(n *Node) error { return n.Barrier(bg, "after the strangers") })
 }
 
 // Another user's process is turned away by what the kernel says of it, before a
@@ -142,44 +88,35 @@ func TestAnotherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become another user")
 	}
-	cfg := meshOf(2, 0, "", 40*time.Second, t)
-	l, err := listen(cfg.sockets[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := gathering{ranks: 2, timeout: 40 * time.Second, log: &journal{}}
+	socket := g.early(t)
 	// A descriptor, because the other user may not reach the file.
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer self.Close()
-	ctx, cancel := context.WithTimeout(bg, cfg.timeout)
+	ctx, cancel := context.WithTimeout(bg, g.timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/fd/3", "-test.run=^TestAnotherUserIsRefused$")
 	cmd.ExtraFiles = []*os.File{self}
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "MPIBOOT_TEST_CALL="+cfg.sockets[0])
+	cmd.Env = append(os.Environ(), "MPIBOOT_TEST_CALL="+socket)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if err := cmd.Start(); err != nil {
 		t.Skipf("cannot run as another user: %v", err)
 	}
 	defer cmd.Wait()
-	log := &journal{}
-	meetAfter(t, cfg, l, log, 1)
-	if want := "turned away a caller at " + cfg.sockets[0] + ": the other end belongs to user 65534, this process to user 0"; !strings.Contains(log.String(), want) {
-		t.Errorf("no %q in %q", want, log.String())
+	g.afterStrangers(t, 1)
+	if want := "turned away a caller at " + socket + ": the other end belongs to user 65534, this process to user 0"; !strings.Contains(g.log.String(), want) {
+		t.Errorf("no %q in %q", want, g.log)
 	}
 }
 
 // Ranks of different builds are told so, both of them, and nobody waits.
 func TestAnotherBuildIsRefused(t *testing.T) {
-	cfg := meshOf(2, 0, "", 10*time.Second, t)
-	l, err := listen(cfg.sockets[0])
-	if err != nil {
-		t.Fatal(err)
-	}
 	start := time.Now()
-	_, errs := pair(t, cfg, l, &journal{}, "v1", "v2")
+	_, errs := gathering{ranks: 2, timeout: 10 * time.Second, log: &journal{}, builds: []string{"v1", "v2"}}.meet(t)
 	for r, err := range errs {
 		if failure.CodeOf(err) != failure.Usage || !strings.Contains(err.Error(), "another build") || !strings.Contains(err.Error(), "v1") || !strings.Contains(err.Error(), "v2") {
 			t.Errorf("rank %d: %v", r, err)
@@ -193,17 +130,8 @@ func TestAnotherBuildIsRefused(t *testing.T) {
 // A wait ends when another rank brings an error to the vote that follows, and the
 // vote has that rank's error and code, not the consequence.
 func TestObjectionEndsWait(t *testing.T) {
-	cfg := meshOf(2, 0, "", 10*time.Second, t)
-	l, err := listen(cfg.sockets[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	nodes, errs := pair(t, cfg, l, &journal{})
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	nodes := mesh(t, 2, "", 10*time.Second)
 	votes := parallel(2, func(r int) error {
-		defer nodes[r].leave(0)
 		if r == 1 {
 			return nodes[r].Vote(bg, "run", failure.New(failure.Device, "trap"))
 		}
