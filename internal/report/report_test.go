@@ -215,6 +215,19 @@ func TestLabels(t *testing.T) {
 }
 
 // A run that measured nothing has a report: its reasons.
+// Tables name a mode that was replaced as the charts beside them do.
+func TestReplaced(t *testing.T) {
+	r := few(sample())
+	for i := range r.Rows {
+		r.Rows[i].Requested = []string{"nvls-zero-copy"}
+	}
+	page := write(t, plots.Options{}, r)["report.md"]
+	const title = "nvls-zero-copy (ran as ring)"
+	if n := strings.Count(page, "| "+title+" |"); n != 1+len(r.Rows) {
+		t.Errorf("%d rows of tables are of %q, want %d:\n%s", n, title, 1+len(r.Rows), page)
+	}
+}
+
 func TestNothingMeasured(t *testing.T) {
 	r := sample()
 	r.Rows, r.Status = nil, result.Status{State: result.Failed, Reason: "NVLS cannot run"}

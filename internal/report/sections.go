@@ -34,7 +34,7 @@ func (b *builder) summary() *table {
 		var order []key
 		rows := make(map[key][]result.Row)
 		for _, row := range r.Rows {
-			k := key{row.Mode, row.DataType, row.Op, row.Graph, row.Placement}
+			k := key{row.Title(), row.DataType, row.Op, row.Graph, row.Placement}
 			if rows[k] == nil {
 				order = append(order, k)
 			}
@@ -124,7 +124,7 @@ func (b *builder) verification() {
 			if row.Wrong == nil || *row.Wrong == 0 {
 				continue
 			}
-			line := []string{b.nameOfSeveral(i), row.Mode, collective.FormatBytes(row.Size), row.DataType, row.Op, place(row.Placement), fmt.Sprint(*row.Wrong)}
+			line := []string{b.nameOfSeveral(i), row.Title(), collective.FormatBytes(row.Size), row.DataType, row.Op, place(row.Placement), fmt.Sprint(*row.Wrong)}
 			if f := row.FirstWrong; f != nil {
 				line = append(line, fmt.Sprint(f.Rank), fmt.Sprint(f.Index), f.Expected.Bits+" ("+f.Expected.Value+")", f.Got.Bits+" ("+f.Got.Value+")")
 			} else {
@@ -164,7 +164,7 @@ func (b *builder) measurements(r *result.Run) {
 		if row.Wrong != nil {
 			bad = fmt.Sprint(*row.Wrong)
 		}
-		t.Rows = append(t.Rows, []string{row.Mode, cmp.Or(row.Algorithm, unknown), row.DataType, row.Op, graph(row.Graph), fmt.Sprint(row.Cycle), place(row.Placement),
+		t.Rows = append(t.Rows, []string{row.Title(), cmp.Or(row.Algorithm, unknown), row.DataType, row.Op, graph(row.Graph), fmt.Sprint(row.Cycle), place(row.Placement),
 			fmt.Sprint(row.Size), decimal(row.Time), decimal(row.AlgBW), decimal(row.BusBW), optional(row.LinkBW), percent(row.LinkShare),
 			optional(least), optional(median), optional(p99), optional(most), optional(row.HostTime), bad})
 	}
