@@ -20,6 +20,9 @@ func (c *Config) Unused() []string {
 	if !slices.Contains(modes, ModeNCCL) && !slices.Contains(modes, ModeNCCLSymmetric) {
 		add("nccl.library", "no mode of NCCL is asked for")
 	}
+	if !slices.Contains(modes, ModeCopyIn) && !slices.Contains(modes, ModeP2PCopyIn) {
+		add("nvls.staging", "no mode that copies in is asked for")
+	}
 	if c.Run.Device != DeviceSim {
 		for _, key := range []string{"sim.devices", "sim.weak", "sim.seed"} {
 			add(key, "the device is not the software device")
