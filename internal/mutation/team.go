@@ -85,7 +85,7 @@ func NewTeam(t testing.TB, n int) *Team {
 }
 
 // reach takes a line that was executed.
-func (t *Team) reach(line int) {
+func (t *Team) reach(_ string, line int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.reached != nil {

@@ -80,6 +80,9 @@ func (s *Session) free(a *allocation) {
 	if err := unix.Madvise(s.mem[a.Device][a.Offset:a.Offset+a.Bytes], unix.MADV_REMOVE); err != nil {
 		return
 	}
+	if err := s.forgetHistory(int(a.Device), a.Offset, a.Bytes); err != nil {
+		return
+	}
 	atomic.StoreUint64(&a.ID, 0)
 }
 

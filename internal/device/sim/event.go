@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim/exec"
 )
 
 // event is a moment in a stream, in real time. It implements device.Event.
@@ -12,11 +13,18 @@ type event struct {
 	d *gpu
 
 	mu      sync.Mutex
-	at      time.Time     // of the latest record that was reached
-	pending int           // records that were not
-	latest  chan struct{} // of the latest record: closed when it is reached
-	mark    *mark         // of the latest record, when that was into a graph
+	at      time.Time // of the latest record that was reached
+	known   *exec.Known
+	pending int     // records that were not
+	latest  *moment // of the latest record
+	mark    *mark   // of the latest record, when that was into a graph
 	closed  bool
+}
+
+// moment is a record of an event on a stream.
+type moment struct {
+	reached chan struct{} // closed when it is
+	known   *exec.Known   // what the work before it has left
 }
 
 func (d *gpu) NewEvent() (device.Event, error) {
@@ -38,14 +46,14 @@ func (d *gpu) event(e device.Event) (*event, error) {
 
 // expect counts a record that was enqueued and gives what is closed when it is
 // reached.
-func (e *event) expect() (chan struct{}, error) {
+func (e *event) expect() (*moment, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return nil, refuse(device.InvalidHandle, "the event was closed")
 	}
 	e.pending++
-	e.latest, e.mark = make(chan struct{}), nil
+	e.latest, e.mark = &moment{reached: make(chan struct{})}, nil
 	return e.latest, nil
 }
 
@@ -62,7 +70,7 @@ func (e *event) recordInto(m *mark) error {
 
 // stands tells what the event stands for: a moment of a stream, work of a graph
 // that is being recorded, or nothing yet.
-func (e *event) stands() (chan struct{}, *mark, error) {
+func (e *event) stands() (*moment, *mark, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -80,17 +88,18 @@ func (e *event) stands() (chan struct{}, *mark, error) {
 	return nil, e.mark, nil
 }
 
-// reach takes the time.
-func (e *event) reach(moment chan struct{}) {
+// reach takes the time. known is what the work before the moment has left.
+func (e *event) reach(m *moment, known *exec.Known) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.at = time.Now()
 	e.pending--
-	close(moment)
+	m.known, e.known = known, known
+	close(m.reached)
 }
 
-// moment gives the event's time, if it has one.
-func (e *event) moment() (time.Time, error) {
+// time gives the event's time, if it has one.
+func (e *event) time() (time.Time, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -103,6 +112,7 @@ func (e *event) moment() (time.Time, error) {
 	case e.at.IsZero():
 		return time.Time{}, refuse(device.InvalidHandle, "the event was never recorded")
 	}
+	e.d.synchronized(e.known)
 	return e.at, nil
 }
 
@@ -112,11 +122,11 @@ func (e *event) Since(earlier device.Event) (elapsed time.Duration, err error) {
 		if !ok || from.d != e.d {
 			return refuse(device.InvalidHandle, "the earlier event is not of this device")
 		}
-		start, err := from.moment()
+		start, err := from.time()
 		if err != nil {
 			return err
 		}
-		end, err := e.moment()
+		end, err := e.time()
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,8 @@ type gpu struct {
 	info     device.Info
 	space    *exec.Space
 	config   exec.Config
-	launches atomic.Uint64 // in the weak memory model
+	launches atomic.Uint64 // and copies, in the weak memory model
+	streams  atomic.Uint64 // made so far
 
 	ctx    context.Context // ends when the device is closed
 	cancel context.CancelCauseFunc

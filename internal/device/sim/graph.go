@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim/exec"
 )
 
 // graph is recorded work. It implements device.Graph. Arguments are copied when
@@ -134,7 +135,7 @@ func (r *recording) end(last []int) (*graph, error) {
 // run does all work of a graph, each branch on its own as on hardware with a queue
 // for each.
 func (l *lane) run(g *graph) {
-	r := replay{g: g, done: make([]chan struct{}, len(g.ops))}
+	r := replay{g: g, start: l.known, done: make([]chan struct{}, len(g.ops)), left: make([]*exec.Known, len(g.ops))}
 	for i := range g.ops {
 		if g.awaited[i] {
 			r.done[i] = make(chan struct{})
@@ -142,7 +143,7 @@ func (l *lane) run(g *graph) {
 	}
 	var others sync.WaitGroup
 	for n := 1; n < g.branches; n++ {
-		b := lane{d: l.d}
+		b := lane{d: l.d, number: l.number + n}
 		if l.seat != nil {
 			b.seat = l.seat.Fork(n)
 		}
@@ -158,12 +159,18 @@ func (l *lane) run(g *graph) {
 	}
 	r.branch(l, 0)
 	others.Wait()
+	l.known = r.start
+	for _, k := range r.left {
+		l.known = l.known.Join(k)
+	}
 }
 
 // replay is one run of a graph.
 type replay struct {
-	g    *graph
-	done []chan struct{} // of work that another branch waits for; closed when it is done
+	g     *graph
+	start *exec.Known     // what the work before the graph has left
+	done  []chan struct{} // of work that another branch waits for; closed when it is done
+	left  []*exec.Known   // by work, once it is done
 }
 
 // branch does the work of one branch.
@@ -178,7 +185,14 @@ func (r *replay) branch(l *lane, number int) {
 				return
 			}
 		}
+		// A node knows what those have left that its edges come from: nothing of what just
+		// happens to be done.
+		l.known = r.start
+		for _, before := range o.after {
+			l.known = l.known.Join(r.left[before])
+		}
 		l.execute(o)
+		r.left[i] = l.known
 		if r.done[i] != nil {
 			close(r.done[i])
 		}

@@ -76,7 +76,7 @@ type Options struct {
 	Trace        io.Writer
 	Fail         func(call string, n int) device.Code
 	Conductor    *exec.Conductor
-	Reached      func(line int)
+	Reached      func(kernel string, line int)
 }
 
 // Session is one process's hold on a set of software GPUs. Several sessions
@@ -99,7 +99,7 @@ type Session struct {
 	Conductor *exec.Conductor
 	// Reached, when not nil, is told the lines of PTX that the weak memory model
 	// executes. For tests; set it before Driver.
-	Reached func(line int)
+	Reached func(kernel string, line int)
 
 	files   []*os.File // control, one per device, in the weak model the history; passed to other ranks
 	own     *os.File   // the control file, opened once more: carries our locks

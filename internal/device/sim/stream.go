@@ -23,7 +23,8 @@ func (d *gpu) sharedBytesMax() uint64 {
 
 // stream is a queue with one worker. It implements device.Stream.
 type stream struct {
-	d *gpu
+	d      *gpu
+	number int // of the device's streams, in order of creation
 
 	mu        sync.Mutex
 	work      sync.Cond // signalled when there is something for the worker
@@ -35,8 +36,10 @@ type stream struct {
 	capturing *recording
 	branch    *branch // of the recording
 	closed    bool
+	known     *exec.Known // what the completed work has left; weak memory model only
 
-	running op // the entry being executed: the worker's own
+	running op          // the entry being executed: the worker's own
+	left    *exec.Known // known, before it is completed: the worker's own
 }
 
 // waiter is a call of Wait: its channel is closed when so much is completed.
@@ -48,7 +51,7 @@ type waiter struct {
 func (d *gpu) NewStream() (device.Stream, error) {
 	var st *stream
 	err := d.do("cuStreamCreate", "", func() error {
-		st = &stream{d: d, ring: make([]op, 16)}
+		st = &stream{d: d, number: int(d.streams.Add(1) - 1), ring: make([]op, 16)}
 		st.work.L = &st.mu
 		d.keep(st)
 		d.work.Add(1)
@@ -261,6 +264,9 @@ func (st *stream) push() {
 		st.capturing.add(st.branch)
 		return
 	}
+	if st.d.s.Weak() {
+		st.ring[(st.head+st.n)%len(st.ring)].known = st.d.s.history.HostsKnow()
+	}
 	st.n++
 	st.enqueued++
 	st.work.Signal()
@@ -287,6 +293,7 @@ func (st *stream) serve() {
 		st.execute(&st.running)
 		st.mu.Lock()
 		st.completed++
+		st.known = st.left
 		left := st.waiters[:0]
 		for _, w := range st.waiters {
 			if w.target <= st.completed {
@@ -306,7 +313,9 @@ func (st *stream) Query() (done bool, err error) {
 		if err := st.usable(); err != nil {
 			return err
 		}
-		done = st.completed == st.enqueued
+		if done = st.completed == st.enqueued; done {
+			st.d.synchronized(st.known)
+		}
 		return nil
 	})
 	if e := st.d.sticky.Load(); e != nil {
@@ -346,8 +355,8 @@ func (st *stream) wait(ctx context.Context) error {
 		return err
 	}
 	if st.completed == st.enqueued {
+		st.d.synchronized(st.known)
 		st.mu.Unlock()
-		st.d.synchronized()
 		return nil
 	}
 	w := waiter{target: st.enqueued, done: make(chan struct{})}
@@ -358,7 +367,9 @@ func (st *stream) wait(ctx context.Context) error {
 		if st.d.ctx.Err() != nil {
 			return refuse(device.InvalidHandle, "the device was closed")
 		}
-		st.d.synchronized()
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		st.d.synchronized(st.known)
 		return nil
 	case <-ctx.Done():
 		st.mu.Lock()

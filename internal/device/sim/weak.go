@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -60,31 +62,69 @@ func (l *lane) launchKernel(o *op) error {
 		return o.kernel.Run(d.ctx, d.space, &d.config, o.launch)
 	}
 	cfg := d.config
-	cfg.Weak = &exec.Weak{History: d.s.history, Process: d.ordinal, Reached: d.s.Reached, Seed: d.s.Seed() + (d.launches.Add(1)-1)<<32}
+	cfg.Weak = &exec.Weak{History: d.s.history, Process: d.ordinal, Branch: l.number, Before: l.known, Reached: d.s.Reached}
+	cfg.Weak.Seed, cfg.Weak.Temper = l.seed()
 	if l.seat != nil {
-		cfg.Weak.Seed, cfg.Weak.Temper = l.seat.Next()
 		cfg.Weak.Turn, cfg.Now = l.seat.Turn, d.s.Conductor.Now
 	}
-	return o.kernel.Run(d.ctx, d.space, &cfg, o.launch)
+	err := o.kernel.Run(d.ctx, d.space, &cfg, o.launch)
+	l.known = cfg.Weak.Left
+	return err
 }
 
-// synchronized is called when the host knows that all work of a stream is done.
-func (d *gpu) synchronized() {
-	if d.s.Weak() && d.ctx.Err() == nil {
-		d.s.history.Synchronize(d.ordinal)
+// seed is for the next piece of work.
+func (l *lane) seed() (seed, temper uint64) {
+	if l.seat != nil {
+		return l.seat.Next()
 	}
+	return l.d.s.Seed() + (l.d.launches.Add(1)-1)<<32, 0
+}
+
+// synchronized is called when the host knows that work is done, which has left known.
+func (d *gpu) synchronized(known *exec.Known) {
+	if d.s.Weak() && d.ctx.Err() == nil {
+		d.s.history.HostsLearn(known)
+	}
+}
+
+// forgetHistory drops the history of memory that is given back.
+func (s *Session) forgetHistory(dev int, offset, bytes uint64) error {
+	if !s.Weak() {
+		return nil
+	}
+	from := uint64(headBytes) + uint64(dev)*uint64(exec.HistoryBytes(int(s.ctl.MemoryBytes))) + uint64(exec.HistoryBytes(int(offset)))
+	return unix.Madvise(s.past[from:from+uint64(exec.HistoryBytes(int(bytes)))], unix.MADV_REMOVE)
 }
 
 // copyStep is how much of a copy is done in one of the conductor's turns.
 const copyStep = 256
 
+// newCopy begins a copy or a memset.
+func (l *lane) newCopy() *exec.Copy {
+	seed, _ := l.seed()
+	return l.d.s.history.NewCopy(l.d.ordinal, l.number, l.known, seed)
+}
+
 // weakCopy does the beginning of a copy.
-func (l *lane) weakCopy(to, from []byte) (n int, err error) {
+func (l *lane) weakCopy(c *exec.Copy, to, from []byte) (n int, err error) {
 	if l.seat != nil {
 		if err := l.seat.Turn(); err != nil {
 			return 0, err
 		}
 	}
 	n = min(len(to), len(from), copyStep)
-	return n, l.d.s.history.Store(to[:n], from[:n], l.d.ordinal)
+	return n, c.Move(to[:n], from[:n])
+}
+
+// weakSet is a memset of whole words.
+func (l *lane) weakSet(parts [][]byte, value uint32) error {
+	c := l.newCopy()
+	word := binary.LittleEndian.AppendUint32(nil, value)
+	for _, p := range parts {
+		if err := c.Store(p, bytes.Repeat(word, len(p)/4)); err != nil {
+			return err
+		}
+	}
+	l.known = c.End()
+	return nil
 }

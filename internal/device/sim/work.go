@@ -31,7 +31,8 @@ type op struct {
 	n      uint64 // bytes, or words of a set
 	value  uint32
 	event  *event
-	moment chan struct{} // of a record or a wait: closed when it is reached
+	moment *moment     // of a record or a wait
+	known  *exec.Known // what the hosts knew when it was enqueued
 	graph  *graph
 	branch int   // in a graph: which one this is a part of
 	after  []int // in a graph: pieces of work that must be done before
@@ -40,8 +41,12 @@ type op struct {
 // lane does work one piece after the other: a stream's worker for one entry of
 // its queue, or a branch of a graph.
 type lane struct {
-	d    *gpu
-	seat *exec.Seat // in the conductor's round; nil without one
+	d      *gpu
+	seat   *exec.Seat // in the conductor's round; nil without one
+	number int        // of the stream, and of the branch counted from there
+	// known is what the work has left that the next piece comes behind. Weak memory
+	// model only.
+	known *exec.Known
 }
 
 // execute does one entry of a stream's queue.
@@ -49,18 +54,20 @@ func (st *stream) execute(o *op) {
 	d := st.d
 	switch o.kind {
 	case opRecord:
-		o.event.reach(o.moment)
+		o.event.reach(o.moment, st.left)
 		o.event, o.moment = nil, nil
 		return
 	case opWait:
 		select {
-		case <-o.moment:
+		case <-o.moment.reached:
+			st.left = st.left.Join(o.moment.known)
 		case <-d.ctx.Done():
 		}
 		o.moment = nil
 		return
 	}
-	l := lane{d: d}
+	l := lane{d: d, number: st.number, known: st.left.Join(o.known)}
+	o.known = nil
 	if d.s.Conductor != nil && (o.kind == opLaunch || o.kind == opGraph) && !d.lost() {
 		seat, err := d.s.Conductor.Sit(d.ctx, d.ordinal)
 		if err != nil {
@@ -71,6 +78,7 @@ func (st *stream) execute(o *op) {
 		defer seat.Leave()
 	}
 	l.execute(o)
+	st.left = l.known
 }
 
 // lost reports whether the device does no more work: queues then still empty.
@@ -93,7 +101,7 @@ func (l *lane) execute(o *op) {
 			d.workFailed("cuMemcpyDtoDAsync", device.IllegalAddress, err)
 		}
 	case opSet:
-		if err := d.set32(o.dst, o.value, o.n); err != nil {
+		if err := l.set32(o.dst, o.value, o.n); err != nil {
 			d.workFailed("cuMemsetD32Async", device.IllegalAddress, err)
 		}
 	case opGraph:
@@ -146,10 +154,14 @@ func (l *lane) copy(dst, src, bytes uint64) error {
 	if err != nil {
 		return err
 	}
+	var c *exec.Copy
+	if d.s.Weak() {
+		c = l.newCopy()
+	}
 	for len(to) > 0 && len(from) > 0 {
 		var n int
-		if d.s.Weak() {
-			if n, err = l.weakCopy(to[0], from[0]); err != nil {
+		if c != nil {
+			if n, err = l.weakCopy(c, to[0], from[0]); err != nil {
 				return err
 			}
 		} else {
@@ -162,14 +174,20 @@ func (l *lane) copy(dst, src, bytes uint64) error {
 			from = from[1:]
 		}
 	}
+	if c != nil {
+		l.known = c.End()
+	}
 	return nil
 }
 
 // set32 fills n words. Addresses are multiples of 4, and so is every part.
-func (d *gpu) set32(dst uint64, value uint32, n uint64) error {
-	parts, err := d.space.Host(dst, 4*n)
+func (l *lane) set32(dst uint64, value uint32, n uint64) error {
+	parts, err := l.d.space.Host(dst, 4*n)
 	if err != nil {
 		return err
+	}
+	if l.d.s.Weak() {
+		return l.weakSet(parts, value)
 	}
 	for _, p := range parts {
 		words := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/4)

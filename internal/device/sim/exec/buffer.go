@@ -12,7 +12,7 @@ type pending struct {
 	word     unsafe.Pointer
 	value    uint64
 	mask     uint8     // of the bytes
-	acquired *known    // what the thread that stored had acquired
+	acquired *Known    // what the thread that stored had acquired
 	told     [2]uint64 // and released, for each half of the word
 	addr     uint64    // for a fault
 	in       *ptx.Instr

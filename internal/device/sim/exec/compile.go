@@ -344,7 +344,7 @@ func (c *compiler) instruction(f *flat) {
 	if line := f.in.Line; c.weak {
 		b.emit(func(w *warp) {
 			if reached := w.run.weak.cfg.Reached; reached != nil {
-				reached(line)
+				reached(w.run.k.name, line)
 			}
 		})
 	}

@@ -10,7 +10,6 @@ const paces = 64
 // and warps run at very different speeds, all drawn from the seed.
 func (r *run) explore(ctx context.Context) (err error) {
 	x := r.weak
-	x.h.Synchronize(x.cfg.Process) // the launch before has ended
 	sms := max(r.cfg.SMs, 1)
 	room := min(uint64(sms)*uint64(max(r.cfg.BlocksPerSM, 1)), uint64(r.l.Grid))
 	order := x.rng.Perm(int(r.l.Grid))
@@ -82,6 +81,7 @@ func (r *run) explore(ctx context.Context) (err error) {
 			giveWay(idle - paces)
 		}
 	}
+	x.cfg.Left = x.h.end(x.agent, x.left, 0, blocks-1)
 	return nil
 }
 

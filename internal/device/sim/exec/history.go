@@ -20,12 +20,15 @@ type History struct {
 // HistoryBytes(len(Host)) bytes, zero at first. Both are aligned to 8 bytes.
 type HistoryRange struct{ Host, Cells []byte }
 
-// readers is the number of processes whose reads are told apart.
-const readers = 8
+// processes is the number of processes that are told apart.
+const processes = 8
 
-// blocks is the number of blocks of a process that are told apart; further ones
-// share their places.
-const blocks = 256
+// blocks is the number of blocks of a launch that are told apart; further ones
+// share their places. The last place is that of copies, too.
+const (
+	blocks = 64
+	copies = blocks - 1
+)
 
 // releasesKept is how many of a block's last releases have a known moment: those
 // of some barriers among ranks, at each of which a block makes one for every rank.
@@ -35,23 +38,24 @@ const releasesKept = 64
 // store and release advances.
 type historyHead struct {
 	clock atomic.Uint64
-	// released counts the releases of each block of each process, from 1; by their
-	// number, moments tells when the latest took place, and told what they tell.
-	released [readers][blocks]atomic.Uint32
-	moments  [readers][blocks][releasesKept]atomic.Uint64
-	told     [readers][blocks][toldKept]record
-	spared   atomic.Uint32
-	spare    [spares]record
+	// released counts the releases of each block of each agent, from 1; by their
+	// number, moments tells when the latest took place.
+	released [agents][blocks]atomic.Uint32
+	moments  [agents][blocks][releasesKept]atomic.Uint64
+	// tells counts the releases of each process; by their number, told has what the
+	// latest tell.
+	tells  [processes]atomic.Uint32
+	told   [processes][toldKept]record
+	spared atomic.Uint32
+	spare  [spares]record
+	hosts  record
 }
 
-// A moment is a count of the clock in all but its lowest four bits: three are the
-// process that stored or released then, the lowest is a lock.
-const (
-	momentStep = 16
-	anybody    = momentStep - 2 // as process: no moment of that count is later
-)
+// A moment is a count of the clock in all but its lowest bits: above the very lowest,
+// which is a lock, is the agent that stored or released then.
+const momentStep = 2 * agents
 
-func writer(moment uint64) int { return int(moment >> 1 & 7) }
+func writer(moment uint64) int { return int(moment >> 1 & (agents - 1)) }
 
 // HistoryHeadBytes is the size of the part that all ranges have in common.
 const HistoryHeadBytes = int(unsafe.Sizeof(historyHead{}))
@@ -64,8 +68,12 @@ type cell struct {
 	// acquires it learns of: the last release of the thread that stored it. Flags
 	// of two ranks may lie in one word.
 	told, oldTold [2]atomic.Uint64
-	readers       [readers]atomic.Uint32
+	reads         [processes][readsKept]atomic.Uint64
 }
+
+// readsKept is how many reads of a word are remembered of each process: by two
+// blocks or branches, or of two parts of the word.
+const readsKept = 2
 
 // HistoryBytes is the size of the history of some bytes of memory.
 func HistoryBytes(bytes int) int { return bytes / 8 * int(unsafe.Sizeof(cell{})) }
@@ -86,13 +94,8 @@ func (h *History) cell(p unsafe.Pointer) *cell {
 	panic("exec: memory without a history")
 }
 
-// now is the moment of the latest store.
-func (h *History) now() uint64 { return h.head.clock.Load() | anybody }
-
-// tick is a new moment of a process.
-func (h *History) tick(process int) uint64 {
-	return h.head.clock.Add(momentStep) | uint64(process%readers)<<1
-}
+// tick is a new moment of an agent.
+func (h *History) tick(agent int) uint64 { return h.head.clock.Add(momentStep) | uint64(agent)<<1 }
 
 // lockPatience bounds the wait for the lock of a cell: whoever holds it does so
 // for a few instructions, unless it was killed.
@@ -130,12 +133,13 @@ func (c *cell) read(p unsafe.Pointer, mask uint8) (value, old, moment uint64, to
 }
 
 // change replaces bytes of the word at p by f of it, if f says so, and gives the
-// moment and what was there. told is what the halves of the new value tell.
-func (h *History) change(p unsafe.Pointer, c *cell, process int, told [2]uint64, f func(old uint64) (value uint64, mask uint8)) (was, moment uint64) {
+// moment and what was there. told is what the halves of the new value tell. f also
+// gets what was there before that, and since when.
+func (h *History) change(p unsafe.Pointer, c *cell, agent int, told [2]uint64, f func(was, old, since uint64) (value uint64, mask uint8)) (was, moment uint64) {
 	moment = c.lock()
 	was = atomic.LoadUint64((*uint64)(p))
-	if v, mask := f(was); mask != 0 {
-		moment = h.tick(process)
+	if v, mask := f(was, c.old.Load(), moment); mask != 0 {
+		moment = h.tick(agent)
 		c.old.Store(was)
 		for half := range told {
 			c.oldTold[half].Store(c.told[half].Load())
@@ -147,36 +151,6 @@ func (h *History) change(p unsafe.Pointer, c *cell, process int, told [2]uint64,
 	}
 	c.moment.Store(moment)
 	return was, moment
-}
-
-// Store writes src to device memory, as something that the device does on its
-// own, between launches: other ranks may read it early or late. Nobody knows how
-// far it has come before it is done.
-func (h *History) Store(dst, src []byte, process int) error {
-	for len(src) > 0 {
-		p := unsafe.Pointer(unsafe.SliceData(dst))
-		word, shift := wordOf(p)
-		n := min(8-int(shift/8), len(src))
-		var v uint64
-		for i, b := range src[:n] {
-			v |= uint64(b) << (shift + 8*uint(i))
-		}
-		mask, c := bytesMask(n, shift), h.cell(word)
-		var race error
-		h.change(word, c, process, [2]uint64{}, func(old uint64) (uint64, uint8) {
-			if (old^v)&spread(mask) != 0 {
-				if reader, block, found := h.unordered(c, process, mask, everything(h.now())); found {
-					race = fmt.Errorf("%s: process %d, block %d has read and not released since", DataRace, reader, block)
-				}
-			}
-			return v, mask
-		})
-		if race != nil {
-			return race
-		}
-		dst, src = dst[n:], src[n:]
-	}
-	return nil
 }
 
 // storeBytes writes the bytes of a word that mask names, and touches no others:
@@ -204,56 +178,102 @@ func storeBytes(p unsafe.Pointer, v uint64, mask uint8) {
 }
 
 // A read of a word is kept as: the number of releases that the block had made,
-// 16 bits; the block's number, 8 bits; the bytes that were read, 8 bits.
+// 32 bits; the branch and the block's number, 8 bits each; the bytes that were read,
+// 8 bits.
 
-// noteRead remembers that a block of a process has read bytes of a word.
-func (h *History) noteRead(c *cell, process int, block uint32, mask uint8) {
-	n := h.head.released[process%readers][block%blocks].Load()
-	r, at := n<<16|block%blocks<<8, &c.readers[process%readers]
-	if old := at.Load(); old&^0xff == r {
-		r |= old & 0xff
+func readOf(released uint32, agent int, block uint32) uint64 {
+	return uint64(released)<<32 | uint64(agent%branches)<<16 | uint64(block)<<8
+}
+
+// noteRead remembers that a block of an agent has read bytes of a word.
+func (h *History) noteRead(c *cell, agent int, block uint32, mask uint8) {
+	block %= blocks
+	r := readOf(h.head.released[agent][block].Load(), agent, block)
+	kept := &c.reads[agent/branches]
+	for i := range kept {
+		if old := kept[i].Load(); old&^0xff == r {
+			if uint8(old)|mask != uint8(old) {
+				kept[i].Store(old | uint64(mask))
+			}
+			return
+		}
 	}
-	at.Store(r | uint32(mask))
+	// The place of an earlier read that says no more than this one; or of that which
+	// was released the longest ago.
+	at, most := 0, uint32(0)
+	for i := range kept {
+		old := kept[i].Load()
+		if uint8(old)&^mask == 0 && (old == 0 || uint32(old)>>8 == uint32(r)>>8) {
+			at = i
+			break
+		}
+		if behind := h.behind(agent/branches, old); behind > most {
+			at, most = i, behind
+		}
+	}
+	kept[at].Store(r | uint64(mask))
+}
+
+// behind is how often the block has released since a read.
+func (h *History) behind(process int, read uint64) uint32 {
+	a, block := agentOf(process, int(read>>16&0xff)), read>>8&0xff
+	return h.head.released[a][block].Load() - uint32(read>>32)
 }
 
 // noteRelease counts a release and gives its name. k is what the thread that
 // releases knows.
-func (h *History) noteRelease(process int, block uint32, k *known) (name uint64) {
-	p, b := process%readers, block%blocks
-	n := h.head.released[p][b].Load() + 1
-	moment := h.tick(process)
-	h.head.moments[p][b][n%releasesKept].Store(moment)
-	h.head.told[p][b][n%toldKept].put(k.with(process, moment))
-	h.head.released[p][b].Store(n)
-	return nameOf(process, block, n)
+func (h *History) noteRelease(agent int, block uint32, k *Known) (name uint64) {
+	moment := h.tick(agent)
+	h.close(agent, block, moment)
+	process := agent / branches
+	n := h.head.tells[process].Add(1)
+	h.head.told[process][n%toldKept].put(k.with(agent, moment))
+	return uint64(process+1)<<32 | uint64(n)
 }
 
-// Synchronize tells that all launches of a process have ended and that somebody
-// knows: what they have read may be overwritten by whoever hears of it.
-func (h *History) Synchronize(process int) {
-	p := process % readers
-	moment := h.tick(process)
-	for b := range h.head.released[p] {
-		n := h.head.released[p][b].Load() + 1
-		h.head.moments[p][b][n%releasesKept].Store(moment)
-		h.head.released[p][b].Store(n)
-	}
+// close counts a release of a block at a moment.
+func (h *History) close(agent int, block uint32, moment uint64) {
+	block %= blocks
+	n := h.head.released[agent][block].Load() + 1
+	h.head.moments[agent][block][n%releasesKept].Store(moment)
+	h.head.released[agent][block].Store(n)
 }
 
-// unordered looks for a read of bytes of the word that no synchronisation puts
-// before a store to them by a thread of process own that knew of acquired: the
-// reader has not released since it read, or did so later than is known.
-func (h *History) unordered(c *cell, own int, mask uint8, acquired *known) (process int, block uint32, found bool) {
-	for p := range readers {
-		r := c.readers[p].Load()
-		if uint8(r)&mask == 0 || p == own%readers {
-			continue
-		}
-		b, read := r>>8&255, uint16(r>>16)
-		behind := uint16(h.head.released[p][b].Load()) - read
-		if behind == 0 || behind < releasesKept && h.head.moments[p][b][(read+1)%releasesKept].Load() > acquired.of(p) {
-			return p, b, true
+// end is the end of a launch or a copy of an agent, some of whose blocks have read:
+// what comes behind it knows all that it did, and k.
+func (h *History) end(agent int, k *Known, first, last uint32) *Known {
+	moment := h.tick(agent)
+	for b := first; b <= last; b++ {
+		h.close(agent, b, moment)
+	}
+	return k.with(agent, moment)
+}
+
+// unread looks for a read of bytes of the word that no synchronisation puts
+// before a store to them by an agent that knew of acquired: the reader has not
+// released since it read, or did so later than is known.
+func (h *History) unread(c *cell, own int, mask uint8, acquired *Known) error {
+	for p := range c.reads {
+		for i := range c.reads[p] {
+			r := c.reads[p][i].Load()
+			a := agentOf(p, int(r>>16&0xff))
+			if uint8(r)&mask == 0 || a == own {
+				continue
+			}
+			block, behind := r>>8&0xff, h.behind(p, r)
+			if behind == 0 || behind < releasesKept && !acquired.covers(h.head.moments[a][block][(uint32(r>>32)+1)%releasesKept].Load()) {
+				return fmt.Errorf("process %d, block %d has read it, and no release and acquire are in between", p, block)
+			}
 		}
 	}
-	return 0, 0, false
+	return nil
+}
+
+// unordered looks for an access of other agents to bytes of a word that nothing puts
+// before a store: a read, or the last store, of the moment since.
+func (h *History) unordered(c *cell, own int, mask uint8, acquired *Known, was, old, since uint64) error {
+	if a := writer(since); a/branches != own/branches && (was^old)&spread(mask) != 0 && !acquired.covers(since) {
+		return fmt.Errorf("process %d has stored to it, and no release and acquire are in between", a/branches)
+	}
+	return h.unread(c, own, mask, acquired)
 }

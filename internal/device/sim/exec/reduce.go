@@ -111,7 +111,7 @@ func (b *build) loadReduce(t typ, n, bytes int) {
 			addr := a[l] + m.off
 			views := tm.at(w, m, addr, l)
 			if model {
-				views = w.weakViews(views, addr&pageMask, m, l)
+				views = w.weakViews(views, addr, m, l)
 			}
 			out[0], out[1] = sum(views, addr&pageMask, w.start(addr, len(views)))
 			for i, d := range dst {

@@ -22,24 +22,30 @@ type Weak struct {
 	// Temper, when not 0, chooses how the launch behaves on the whole (how long stores
 	// wait, how often loads are early) apart from Seed, so that ranks can behave alike.
 	Temper uint64
-	// Process tells apart whose reads and releases are whose; 0 to 7.
-	Process int
+	// Process and Branch tell apart whose reads and releases are whose: of 8 processes,
+	// and of 4 streams or branches of a graph of each.
+	Process, Branch int
+	// Before is what the work before the launch has left, in whose order the launch
+	// stands; nil for none. Run sets Left to what the launch leaves.
+	Before, Left *Known
 	// Turn, when not nil, is called between steps of a launch, so that several
 	// launches can take turns in a reproducible order. An error ends the launch.
 	Turn func() error
-	// Reached, when not nil, is told the line in the PTX text of each instruction
-	// that a warp executes, under its guard or not.
-	Reached func(line int)
+	// Reached, when not nil, is told the kernel, and the line in the PTX text of each
+	// instruction that a warp executes, under its guard or not.
+	Reached func(kernel string, line int)
 }
 
 // model is the weak memory of one launch.
 type model struct {
 	level  // what the GPU's blocks have released to each other
 	h      *History
+	agent  int
 	cfg    *Weak
 	rng    *rand.Rand
 	handed []uint32 // blocks that have released to the GPU and not further
-	grown  *known   // what threads that released at GPU scope had acquired
+	grown  *Known   // what threads that released at GPU scope had acquired
+	left   *Known   // what threads that have ended had acquired
 	// The temper of this launch, drawn from the seed, in 1/256.
 	hold  uint32      // how often a store is kept back
 	stale uint32      // how often a load gives an old value where it may
@@ -54,25 +60,25 @@ type blockModel struct {
 	m          *model
 	block      uint32
 	threads    []threadModel
-	met        [barriers]*known // at each barrier: what the threads there have acquired
+	met        [barriers]*Known // at each barrier: what the threads there have acquired
 	words      []sharedWord     // kernels with bulk copies: shared memory as the async proxy sees it
 	common     []int            // of these, what all threads may make known to it
-	metProxied [barriers]*known // as met, of proxied
-	grown      *known           // as of model, at block scope
+	metProxied [barriers]*Known // as met, of proxied
+	grown      *Known           // as of model, at block scope
 	pace       uint32           // the slower, the higher
 }
 
 // threadModel is the weak memory of a thread.
 type threadModel struct {
 	level
-	acquired *known              // of whose stores it must see what
+	acquired *Known              // of whose stores it must see what
 	fenced   uint64              // the name of its last fence that released to all: every later store tells of it
 	released map[location]uint64 // the names of its releases to all: later stores to the same location tell of them
-	proxied  *known              // of acquired, what a fence.proxy.async has carried over to bulk copies
+	proxied  *Known              // of acquired, what a fence.proxy.async has carried over to bulk copies
 	words    []int               // shared memory that it has stored to, and the async proxy may not know
-	observed *known              // what the stores tell that its strong loads have seen
+	observed *Known              // what the stores tell that its strong loads have seen
 	heard    uint64              // a name that it has looked up,
-	learned  *known              // and what that tells
+	learned  *Known              // and what that tells
 }
 
 // location is half a word.
@@ -87,7 +93,7 @@ var tempers = []struct{ hold, stale, drain uint32 }{
 }
 
 func newModel(cfg *Weak) *model {
-	m := &model{h: cfg.History, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Process)))}
+	m := &model{h: cfg.History, agent: agentOf(cfg.Process, cfg.Branch), cfg: cfg, left: cfg.Before, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Process)))}
 	t := tempers[m.rng.IntN(len(tempers))]
 	if cfg.Temper != 0 {
 		t = tempers[cfg.Temper%uint64(len(tempers))]
@@ -101,8 +107,8 @@ func (m *model) chance(of256 uint32) bool { return m.rng.Uint32()&255 < of256 }
 // ended is what a launch panics with that Turn has ended in the middle of a step.
 type ended struct{ err error }
 
-// begin prepares the memory of a block: a thread that starts sees everything so
-// far.
+// begin prepares the memory of a block: a thread that starts knows what the work has
+// left that its launch comes behind, and nothing else, however long it is in memory.
 func (m *model) begin(c *cta) {
 	if c.weak == nil {
 		c.weak = &blockModel{threads: make([]threadModel, c.threads)}
@@ -110,8 +116,8 @@ func (m *model) begin(c *cta) {
 	b := c.weak
 	b.m, b.block = m, c.index
 	b.reset()
-	b.grown = everything(m.h.now())
-	b.met, b.metProxied = [barriers]*known{}, [barriers]*known{}
+	b.grown = m.cfg.Before
+	b.met, b.metProxied = [barriers]*Known{}, [barriers]*Known{}
 	clear(b.words)
 	b.common = b.common[:0]
 	b.pace = []uint32{1, 1, 2, 4, 8}[m.rng.IntN(5)]
@@ -124,11 +130,13 @@ func (m *model) begin(c *cta) {
 	}
 }
 
-// end passes on what a block leaves behind.
+// end passes on what a block leaves behind: its stores, and what its threads have
+// acquired.
 func (m *model) end(c *cta) {
 	b := c.weak
 	for i := range b.threads {
 		b.threads[i].into(&b.level)
+		m.left = m.left.join(b.threads[i].acquired)
 	}
 	b.into(&m.level)
 }
@@ -137,11 +145,17 @@ func (w *warp) thread(l uint8) *threadModel { return &w.cta.weak.threads[w.first
 
 // read gives a word of global memory as the thread sees it. mask are the bytes
 // that count, data tells that nobody may store to them meanwhile.
-func (m *model) read(b *blockModel, t *threadModel, p unsafe.Pointer, mask uint8, strong, data bool) uint64 {
+func (m *model) read(b *blockModel, t *threadModel, p unsafe.Pointer, mask uint8, a access, data bool) (uint64, error) {
 	c := m.h.cell(p)
+	strong := a.order != weak
 	v, old, moment, told, oldTold := c.read(p, mask)
 	fresh := true
 	if !t.acquired.covers(moment) && (v^old)&spread(mask) != 0 {
+		// What is not strong on both sides, at a scope with both threads, is a race. Of
+		// weak loads the value shows it.
+		if by := writer(moment) / branches; by != m.agent/branches && strong && (a.narrow() || (told[0]|told[1])&narrow != 0) {
+			return 0, fmt.Errorf("process %d has stored to it, no release and acquire are in between, and not both accesses are strong and at system scope", by)
+		}
 		if moment > max(t.seen[p], b.seen[p], m.seen[p]) {
 			stale := m.stale
 			if strong {
@@ -163,14 +177,20 @@ func (m *model) read(b *blockModel, t *threadModel, p unsafe.Pointer, mask uint8
 		t.hear(m.h, told[1])
 	}
 	if data {
-		m.h.noteRead(c, m.cfg.Process, b.block, mask)
+		m.h.noteRead(c, m.agent, b.block, mask)
 	}
-	return t.over(p, b.over(p, m.over(p, v)))
+	return t.over(p, b.over(p, m.over(p, v))), nil
+}
+
+// narrow tells whether an access is weak, or of a scope that has no threads of other
+// processes. A volatile access is one of the system.
+func (a access) narrow() bool {
+	return a.order == weak || a.order != volatile && a.scope != scopeSystem
 }
 
 // hear takes what a word tells that a strong load has read.
 func (t *threadModel) hear(h *History, told uint64) {
-	if told == 0 {
+	if told &^= narrow; told == 0 {
 		return
 	}
 	if told != t.heard {
@@ -224,21 +244,20 @@ func (m *model) release(b *blockModel, t *threadModel, s scope) (told uint64) {
 		return t.fenced
 	}
 	// What blocks have released to the GPU is released with it.
-	told = m.h.noteRelease(m.cfg.Process, b.block, t.acquired)
+	told = m.h.noteRelease(m.agent, b.block, t.acquired)
 	for _, h := range m.handed {
-		m.h.noteRelease(m.cfg.Process, h, t.acquired)
+		m.h.noteRelease(m.agent, h, t.acquired)
 	}
 	m.handed = m.handed[:0]
 	return told
 }
 
-// write makes a store of a thread. told names what it tells, order is that of the
-// instruction.
-func (m *model) write(b *blockModel, t *threadModel, s pending, told uint64, order order) {
+// write makes a store of a thread. told names what it tells.
+func (m *model) write(b *blockModel, t *threadModel, s pending, told uint64, a access) {
 	s.acquired = t.acquired
 	for half := range s.told {
 		s.told[half] = told
-		if at := (location{s.word, half}); s.mask>>(4*half)&15 == 0 || order == weak {
+		if at := (location{s.word, half}); s.mask>>(4*half)&15 == 0 || a.order == weak {
 			continue
 		} else if told != t.fenced {
 			if t.released == nil {
@@ -248,6 +267,9 @@ func (m *model) write(b *blockModel, t *threadModel, s pending, told uint64, ord
 		} else if before := t.released[at]; before != 0 {
 			s.told[half] = m.h.both(before, told)
 		}
+	}
+	if a.narrow() {
+		s.told[0], s.told[1] = s.told[0]|narrow, s.told[1]|narrow
 	}
 	t.put(s)
 	if !m.chance(m.hold) {
@@ -259,19 +281,14 @@ func (m *model) write(b *blockModel, t *threadModel, s pending, told uint64, ord
 func (m *model) commit(l *level, i int) {
 	s := l.take(i)
 	c := m.h.cell(s.word)
-	var process int
-	var block uint32
-	race := false
-	_, moment := m.h.change(s.word, c, m.cfg.Process, s.told, func(old uint64) (uint64, uint8) {
-		if (old^s.value)&spread(s.mask) != 0 {
-			process, block, race = m.h.unordered(c, m.cfg.Process, s.mask, s.acquired)
-		}
+	var race error
+	_, moment := m.h.change(s.word, c, m.agent, s.told, func(was, old, since uint64) (uint64, uint8) {
+		race = m.h.unordered(c, m.agent, s.mask, s.acquired, was, old, since)
 		return s.value, s.mask
 	})
 	l.note(s.word, moment)
-	if race {
-		panic(&Fault{Kind: DataRace, Addr: s.addr, Bytes: 8, Block: s.block, Thread: s.thread, Line: s.in.Line, Text: s.in.Text,
-			Err: fmt.Errorf("process %d, block %d has read it, and no release and acquire are in between", process, block)})
+	if race != nil {
+		panic(&Fault{Kind: DataRace, Addr: s.addr, Bytes: 8, Block: s.block, Thread: s.thread, Line: s.in.Line, Text: s.in.Text, Err: race})
 	}
 }
 
@@ -344,8 +361,11 @@ func (m *model) update(b *blockModel, t *threadModel, p unsafe.Pointer, a access
 	var told [2]uint64
 	for half := range told {
 		told[half] = m.h.both(c.told[half].Load(), tells)
+		if a.narrow() {
+			told[half] |= narrow
+		}
 	}
-	was, moment := m.h.change(word, c, m.cfg.Process, told, func(old uint64) (uint64, uint8) {
+	was, moment := m.h.change(word, c, m.agent, told, func(old, _, _ uint64) (uint64, uint8) {
 		v, ok := f(old >> shift & maskOf(int(a.width)*8))
 		if !ok {
 			return 0, 0
@@ -394,7 +414,7 @@ func (b *blockModel) leave(w *warp, id int, m uint32) {
 
 // meet is arrive and leave for threads of one warp.
 func (b *blockModel) meet(w *warp, m uint32) {
-	var most, proxied *known
+	var most, proxied *Known
 	for l := range uint8(warpSize) {
 		if m>>l&1 != 0 {
 			t := w.thread(l)

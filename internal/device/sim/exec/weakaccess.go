@@ -34,15 +34,22 @@ func (w *warp) noneGlobal(m *memOp) bool {
 func bytesMask(bytes int, shift uint) uint8 { return uint8(maskOf(bytes)) << (shift / 8) }
 
 // readWords gives the bytes of an access of a lane, from the lowest bit on.
-func (w *warp) readWords(p unsafe.Pointer, m *memOp, l uint8, strong, data bool) (v [2]uint64) {
-	x, b, t := w.run.weak, w.cta.weak, w.thread(l)
+func (w *warp) readWords(p unsafe.Pointer, m *memOp, l uint8, addr uint64, data bool) (v [2]uint64) {
 	if m.bytes > 8 {
-		v[0] = x.read(b, t, p, 0xff, strong, data)
-		v[1] = x.read(b, t, unsafe.Add(p, 8), 0xff, strong, data)
+		v[0] = w.readWord(p, 0xff, m, l, addr, data)
+		v[1] = w.readWord(unsafe.Add(p, 8), 0xff, m, l, addr+8, data)
 		return v
 	}
 	word, shift := wordOf(p)
-	v[0] = x.read(b, t, word, bytesMask(m.bytes, shift), strong, data) >> shift
+	v[0] = w.readWord(word, bytesMask(m.bytes, shift), m, l, addr, data) >> shift
+	return v
+}
+
+func (w *warp) readWord(p unsafe.Pointer, mask uint8, m *memOp, l uint8, addr uint64, data bool) uint64 {
+	v, race := w.run.weak.read(w.cta.weak, w.thread(l), p, mask, m.acc, data)
+	if race != nil {
+		panic(&Fault{Kind: DataRace, Addr: addr, Bytes: min(m.bytes, 8), Block: w.cta.index, Thread: w.first + uint32(l), Line: m.in.Line, Text: m.in.Text, Err: race})
+	}
 	return v
 }
 
@@ -51,23 +58,22 @@ func (w *warp) writeWords(p unsafe.Pointer, m *memOp, l uint8, addr uint64, v [2
 	x, b, t := w.run.weak, w.cta.weak, w.thread(l)
 	s := pending{word: p, value: v[0], mask: 0xff, addr: addr, in: m.in, block: w.cta.index, thread: w.first + uint32(l)}
 	if m.bytes > 8 {
-		x.write(b, t, s, told, m.acc.order)
+		x.write(b, t, s, told, m.acc)
 		s.word, s.value = unsafe.Add(p, 8), v[1]
-		x.write(b, t, s, told, m.acc.order)
+		x.write(b, t, s, told, m.acc)
 		return
 	}
 	word, shift := wordOf(p)
 	s.word, s.value, s.mask = word, v[0]<<shift, bytesMask(m.bytes, shift)
-	x.write(b, t, s, told, m.acc.order)
+	x.write(b, t, s, told, m.acc)
 }
 
-// weakLoad is loadAny for global memory. Reads that are weak or volatile are
-// those of data; relaxed and acquiring ones may be of flags.
+// weakLoad is loadAny for global memory. Reads that are weak, volatile or of a scope
+// less than the system are those of data; relaxed and acquiring ones may be of flags.
 func weakLoad(m *memOp, dst []*reg, t typ) step {
 	plain := loadAny(m, dst, t)
 	signed := t.class == classSigned
-	strong, data := m.acc.order != weak, m.acc.order == weak || m.acc.order == volatile
-	mask := maskOf(t.bits)
+	mask, data := maskOf(t.bits), m.acc.order == volatile || m.acc.narrow()
 	return func(w *warp) {
 		a := &w.r[m.base]
 		if w.noneGlobal(m) {
@@ -85,7 +91,7 @@ func weakLoad(m *memOp, dst []*reg, t typ) step {
 			if m.acc.order == acquire {
 				w.thread(l).observed = nil // it acquires by what it reads itself
 			}
-			v := w.readWords(w.at(m, addr, l), m, l, strong, data)
+			v := w.readWords(w.at(m, addr, l), m, l, addr, data)
 			for i, r := range dst {
 				bit := i * t.bits
 				x := v[bit>>6] >> (bit & 63) & mask
@@ -158,7 +164,7 @@ func (w *warp) weakFence(s scope) {
 
 // weakViews reads an access of every device's memory into memory of its own, in
 // which a reducer finds it at offset 0.
-func (w *warp) weakViews(views []unsafe.Pointer, at uint64, m *memOp, l uint8) []unsafe.Pointer {
+func (w *warp) weakViews(views []unsafe.Pointer, addr uint64, m *memOp, l uint8) []unsafe.Pointer {
 	x := w.run.weak
 	if len(x.views) != len(views) {
 		x.old, x.views = make([][2]uint64, len(views)), make([]unsafe.Pointer, len(views))
@@ -167,7 +173,7 @@ func (w *warp) weakViews(views []unsafe.Pointer, at uint64, m *memOp, l uint8) [
 		}
 	}
 	for i, v := range views {
-		x.old[i] = w.readWords(unsafe.Add(v, at), m, l, m.acc.order != weak, m.acc.order != acquire)
+		x.old[i] = w.readWords(unsafe.Add(v, addr&pageMask), m, l, addr, m.acc.order != acquire)
 	}
 	if m.acc.order == acquire {
 		x.acquire(w.cta.weak, w.thread(l), m.acc.scope)

@@ -21,7 +21,7 @@ type weakCopy struct {
 	first    int    // word of shared memory where the source begins
 	left     []int  // words that are not written, from the source's start
 	taken    []word // by their number, nil until the source was read
-	acquired *known // of the thread by which it is, at its instruction
+	acquired *Known // of the thread by which it is, at its instruction
 	told     [2]uint64
 }
 
