@@ -50,7 +50,7 @@ func (g *Group) openSession(ctx context.Context) error {
 	}
 	if session != nil {
 		session.MulticastOff, session.Fail = g.options.MulticastOff, g.options.Sim.Fail
-		session.Conductor, session.Reached = g.options.Sim.Conductor, g.options.Sim.Reached
+		session.Conductor, session.Reached, session.DropEdge = g.options.Sim.Conductor, g.options.Sim.Reached, g.options.Sim.DropEdge
 		if t := g.options.Sim.Trace; t != nil {
 			session.Trace = t
 		}

@@ -126,10 +126,46 @@ func (r *recording) end(last []int) (*graph, error) {
 		}
 		for _, before := range o.after {
 			joined[before] = true
+		}
+	}
+	g.dropEdges()
+	for _, o := range g.ops {
+		for _, before := range o.after {
 			g.awaited[before] = g.awaited[before] || g.ops[before].branch != o.branch
 		}
 	}
 	return g, nil
+}
+
+// dropEdges leaves out what Session.DropEdge says.
+func (g *graph) dropEdges() {
+	drop := g.d.s.DropEdge
+	if drop == nil {
+		return
+	}
+	count := map[[2]string]int{}
+	for i := range g.ops {
+		o := &g.ops[i]
+		o.after = slices.DeleteFunc(slices.Clone(o.after), func(before int) bool {
+			if g.ops[before].branch == o.branch {
+				return false
+			}
+			e := [2]string{g.ops[before].node(), o.node()}
+			count[e]++
+			return drop(e[0], e[1], count[e])
+		})
+	}
+}
+
+// node names a piece of work in a graph.
+func (o *op) node() string {
+	switch o.kind {
+	case opLaunch:
+		return o.kernel.Name()
+	case opSet:
+		return fmt.Sprintf("memset on branch %d", o.branch)
+	}
+	return fmt.Sprintf("copy on branch %d", o.branch)
 }
 
 // run does all work of a graph, each branch on its own as on hardware with a queue
@@ -158,7 +194,14 @@ func (l *lane) run(g *graph) {
 		})
 	}
 	r.branch(l, 0)
-	others.Wait()
+	ended := make(chan struct{})
+	go func() {
+		others.Wait()
+		close(ended)
+	}()
+	if !l.await(ended) {
+		<-ended
+	}
 	l.known = r.start
 	for _, k := range r.left {
 		l.known = l.known.Join(k)

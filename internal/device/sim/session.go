@@ -77,6 +77,7 @@ type Options struct {
 	Fail         func(call string, n int) device.Code
 	Conductor    *exec.Conductor
 	Reached      func(kernel string, line int)
+	DropEdge     func(from, to string, n int) bool
 }
 
 // Session is one process's hold on a set of software GPUs. Several sessions
@@ -100,6 +101,11 @@ type Session struct {
 	// Reached, when not nil, is told the lines of PTX that the weak memory model
 	// executes. For tests; set it before Driver.
 	Reached func(kernel string, line int)
+	// DropEdge, when not nil, is asked of each edge between two branches of a graph,
+	// in the order in which they were recorded, and may have it left out. from and to
+	// name the work: "copy on branch 1", or a kernel; n counts the edges of the graph
+	// of these names, from 1. For tests; set it before Driver.
+	DropEdge func(from, to string, n int) bool
 
 	files   []*os.File // control, one per device, in the weak model the history; passed to other ranks
 	own     *os.File   // the control file, opened once more: carries our locks
@@ -132,7 +138,7 @@ func Create(o Options) (*Session, error) {
 		return nil, err
 	}
 	s := newSession()
-	s.MulticastOff, s.Fail, s.Conductor, s.Reached = o.MulticastOff, o.Fail, o.Conductor, o.Reached
+	s.MulticastOff, s.Fail, s.Conductor, s.Reached, s.DropEdge = o.MulticastOff, o.Fail, o.Conductor, o.Reached, o.DropEdge
 	if err := s.create(o); err != nil {
 		s.Close()
 		return nil, failure.Wrap(failure.Internal, err, "cannot create a session of %d software GPUs", o.Devices)

@@ -78,3 +78,74 @@ func TestWeakSessionNeedsHistory(t *testing.T) {
 		t.Error("a session without its history was joined")
 	}
 }
+
+// What a graph's edges say is all that its branches know of each other, and an edge
+// can be left out.
+func TestGraphEdgesOrder(t *testing.T) {
+	for _, dropped := range []bool{false, true} {
+		asked := 0
+		s := create(t, sim.Options{Devices: 1, MemoryBytes: 64 << 20, Weak: true, Seed: 7,
+			DropEdge: func(from, to string, n int) bool {
+				asked++
+				if from == "store" && to != "copy on branch 1" {
+					t.Errorf("edge %d from %s to %s", n, from, to)
+				}
+				return dropped && from == "store"
+			}})
+		b := newBench(t, open(t, s, 0))
+		_, at := b.alloc(sim.Granule)
+		side, err := b.NewStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong := 0
+		for i := range uint32(30) {
+			var events [2]device.Event
+			for j := range events {
+				if events[j], err = b.NewEvent(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g := func() device.Graph {
+				if err := b.stream.BeginCapture(); err != nil {
+					t.Fatal(err)
+				}
+				for _, err := range []error{
+					b.stream.Launch(b.function("store"), 1, 32, 0, storeArgs(at, i+1)),
+					b.stream.Record(events[0]), side.WaitEvent(events[0]),
+					side.Copy(at+64, at, 4),
+					side.Record(events[1]), b.stream.WaitEvent(events[1]),
+				} {
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				g, err := b.stream.EndCapture()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return g
+			}()
+			if err := b.stream.LaunchGraph(g); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.stream.Wait(context.Background()); err != nil {
+				if dropped {
+					wrong++ // the store came behind the copy's read
+					break
+				}
+				t.Fatal(err)
+			}
+			var word [4]byte
+			if err := b.CopyToHost(word[:], at+64); err != nil {
+				t.Fatal(err)
+			}
+			if binary.LittleEndian.Uint32(word[:]) != i+1 {
+				wrong++
+			}
+		}
+		if asked == 0 || dropped != (wrong > 0) {
+			t.Errorf("the edge left out: %v; %d wrong of 30, %d edges", dropped, wrong, asked)
+		}
+	}
+}
