@@ -48,7 +48,7 @@ kernels: ## Compile the kernels to PTX (needs clang-19)
 # A process for each kernel, so many at a time. All must be in the list: the last
 # command misses the mutants of others.
 MUTATION_JOBS ?= 2
-MUTATION_KERNELS := push/float push_bulk/float ring/float one_shot/float copy_in/float packet/float two_shot/float nvls_copy_in nvls_zero_copy
+MUTATION_KERNELS := push/float push_bulk/float ring/float one_shot/float copy_in/float packet/float two_shot/float nvls_copy_in nvls_zero_copy local_reduce/float rank_barrier/float copy_engine/float
 .PHONY: mutation
 mutation: ## Break the kernels in every place, see that tests notice, write docs/mutation.md (about 9 minutes)
 	rm -rf bin/mutation && mkdir -p bin/mutation

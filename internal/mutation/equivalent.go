@@ -8,57 +8,49 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 )
 
-// Stages of struct Status in control.cuh, by what a kernel waits for.
-const (
-	stageEnd      = 2
-	stageRingData = 6
-	stageRingSlot = 7
-	stageDone     = 10
-)
+// stageRingSlot is the stage of struct Status in control.cuh of a ring's wait for a slot.
+const stageRingSlot = 7
 
-// excuse is a reason for which mutants need not be found out.
+// excuse is a reason for which mutants need not be found out. It is read from the
+// text of the kernel, and fits none that was found out: a test compares.
 type excuse struct {
 	title, why string
 	fits       func(*Mutant) bool
+	// unreachable is why some of the lines are executed in no round, if there are such.
+	unreachable string
 }
 
 // excuses are tried in order; the first that fits is given.
 var excuses = []excuse{
-	{"Waits at the end",
-		"Behind this wait the kernel touches no memory that others write, and what follows on the stream begins behind the kernel's end. That the peers have arrived has to be known, and a mutant that does not wait is found out; that what they stored is visible to this thread need not. Equivalent.",
-		func(m *Mutant) bool {
-			return isAcquire(m) && (m.Stage() == stageEnd || m.Stage() == stageDone) && !m.passes(m.Line-1, dataAccess, nil)
-		}},
-	{"Two barriers of the block in a row",
-		"Between the two stands nothing but the setting back of the block's flag for failed waits; the other one is still there. Equivalent.",
-		func(m *Mutant) bool {
+	{title: "Two barriers of the block in a row",
+		why: "Between the two stands nothing but the setting back of the block's flag for failed waits; the other one is still there. Equivalent.",
+		fits: func(m *Mutant) bool {
 			return isBar(m) && (m.beside(1) || m.beside(-1))
 		}},
-	{"Barrier behind a wait whose other threads do nothing more",
-		"It makes the block agree on whether a wait has failed. As long as none fails, nothing but the block's counter is stored behind it, and the kernel ends when all threads have. Not equivalent where a wait runs into its deadline: then the counter might be stored, of a group that is unusable from then on.",
-		func(m *Mutant) bool { return isBar(m) && m.afterWait() && !m.passes(m.Line-1, anyAccess, nil) }},
-	{"Barrier that sets back the block's flag for failed waits",
-		"It keeps a thread from setting the flag before thread 0 has cleared it. Only a block in which a wait has failed at once could tell, and the wait's own failure is reported in any case.",
-		func(m *Mutant) bool { return isBar(m) && m.clearsFlag() }},
-	{"Loop before the loop for the rest",
-		"What an unrolled loop leaves, the loop behind it does, and what a loop over whole packs leaves, the loop over elements: from the same place on, slower, with the same result. Equivalent.",
-		func(m *Mutant) bool { return isLoop(m) && m.restFollows() }},
-	{"Ring: wait for the last message of a round",
-		"What it waits for is a finished chunk in the receive buffer, which this kernel reads no more. That it has come has to be known, and a mutant that does not wait is found out. Slots that are used again are waited for on their own. Equivalent.",
-		func(m *Mutant) bool {
-			return m.Family == kernels.Ring && isAcquire(m) && m.Stage() == stageRingData && !m.readsBehind()
+	{title: "Barrier behind a wait whose other threads do nothing more",
+		why:  "It makes the block agree on whether a wait has failed. As long as none fails, nothing but the block's counter is stored behind it, and the kernel ends when all threads have. Not equivalent where a wait runs into its deadline: then the counter might be stored, of a group that is unusable from then on.",
+		fits: func(m *Mutant) bool { return isBar(m) && m.afterWait() && !m.passes(m.Line-1, anyAccess, nil) }},
+	{title: "Barrier that sets back the block's flag for failed waits",
+		why:  "It keeps a thread from setting the flag before thread 0 has cleared it. Only a block in which a wait has failed at once could tell, and the wait's own failure is reported in any case.",
+		fits: func(m *Mutant) bool { return isBar(m) && m.clearsFlag() }},
+	{title: "Loop before the loop for the rest",
+		why:  "What an unrolled loop leaves, the loop behind it does, and what a loop over whole packs leaves, the loop over elements: from the same place on, slower, with the same result. Equivalent.",
+		fits: func(m *Mutant) bool { return isLoop(m) && m.restFollows() }},
+	{title: "Ring: wait for a slot before the first message of a round",
+		why: "A rank that begins a round has received every chunk of the round before, finished. Each of these has gone through the slots of the next rank, so that rank has read all that was sent to it. The wait is never needed, nor is what it orders: the data themselves have come around. Equivalent.",
+		fits: func(m *Mutant) bool {
+			// A flag that is seen must be one of the system, even if nothing depends on it.
+			return m.Family == kernels.Ring && (m.Kind != "acquire at GPU scope" || m.looksAgain()) && m.beforeFirstMessage()
+		},
+		unreachable: "The first look at the counter always finds it, for the same reason; the loop that looks again is never entered."},
+	{title: "Ring: credit for the last slot of a round",
+		why: "Whoever waits for it is a round further and has all chunks of this one, among them that which this rank finished behind its read of the slot: that the slot has been read comes with it. That the credit comes has to be known, and a mutant that announces too little or too much is found out. Equivalent.",
+		fits: func(m *Mutant) bool {
+			return m.Family == kernels.Ring && m.Kind == "release to relaxed" && strings.Contains(m.lines[m.Line-2], "st.release.sys") && !m.waitsNextFor(stageRingSlot)
 		}},
-	{"Ring: wait for a slot before the first message of a round",
-		"A rank that begins a round has received every chunk of the round before, finished. Each of these has gone through the slots of the next rank, so that rank has read all that was sent to it. The wait is never needed, nor is what it orders: the data themselves have come around. Equivalent.",
-		func(m *Mutant) bool { return m.Family == kernels.Ring && m.beforeFirstMessage() }},
-	{"Ring: credit for the last slot of a round",
-		"Whoever waits for it is a round further and has all chunks of this one, among them that which this rank finished behind its read of the slot: that the slot has been read comes with it. That the credit comes has to be known, and a mutant that announces too little or too much is found out. Equivalent.",
-		func(m *Mutant) bool {
-			return m.Family == kernels.Ring && isRelease(m) && strings.Contains(m.lines[m.Line-2], "st.release.sys") && !m.waitsNextFor(stageRingSlot)
-		}},
-	{"Bulk push: fence of proxies before the first wait",
-		"It orders bulk copies behind what the block has acquired, and no path leads here from a wait. What was before the kernel its start has ordered, for every proxy. Equivalent.",
-		func(m *Mutant) bool {
+	{title: "Bulk push: fence of proxies before the first wait",
+		why: "It orders bulk copies behind what the block has acquired, and no path leads here from a wait. What was before the kernel its start has ordered, for every proxy. Equivalent.",
+		fits: func(m *Mutant) bool {
 			if m.Kind != proxyFence || !globalProxyFence.MatchString(m.Old) {
 				return false
 			}
@@ -69,30 +61,36 @@ var excuses = []excuse{
 			}
 			return true
 		}},
-	{"Bulk push: fence of proxies before inputs are sent",
-		"It orders the copies behind the peers' reading of the slots that they go to. That is known from the announcement of the peers' input of the round before last, and between its acquire and these copies stand the fence with which the block began to send results of that round, and barriers of the block. One fence on the path is enough (PTX ISA, proxy-preserved base causality order). Equivalent.",
-		func(m *Mutant) bool {
+	{title: "Bulk push: fence of proxies before inputs are sent",
+		why: "It orders the copies behind the peers' reading of the slots that they go to. That is known from the announcement of the peers' input of the round before last, and between its acquire and these copies stand the fence with which the block began to send results of that round, and barriers of the block. One fence on the path is enough (PTX ISA, proxy-preserved base causality order). Equivalent.",
+		fits: func(m *Mutant) bool {
 			return m.Kind == proxyFence && globalProxyFence.MatchString(m.Old) && !m.passes(m.Line-1, storePack, isBarrier)
 		}},
-	{"Barrier behind a wait, with another one behind it",
-		"Before the next barrier the block touches nothing that others see; only thread 0 may wait once more, and what it has acquired the next barrier passes on to all. As long as no wait fails, equivalent.",
-		func(m *Mutant) bool {
+	{title: "Barrier behind a wait, with another one behind it",
+		why: "Before the next barrier the block touches nothing that others see; only thread 0 may wait once more, and what it has acquired the next barrier passes on to all. As long as no wait fails, equivalent.",
+		fits: func(m *Mutant) bool {
 			return isBar(m) && m.afterWait() && !m.passes(m.Line-1, otherAccess, isBarrier)
 		}},
-	{"Bulk push: wait for copies behind a wait that has failed",
-		"It keeps the block, which gives up, from ending while copies read its shared memory. No wait fails in the workload: nothing is claimed.",
-		func(m *Mutant) bool { return m.unreached && strings.HasPrefix(m.Kind, "bulk copies ") }},
-	{"Rest of a loop that is not unrolled",
-		"The loop before it has gone on for as long as this one would: dead code.",
-		func(m *Mutant) bool { return m.unreached && m.afterSameLoop() }},
-}
-
-func isRelease(m *Mutant) bool {
-	return m.Kind == "release to relaxed" || m.Kind == "release at GPU scope"
-}
-
-func isAcquire(m *Mutant) bool {
-	return m.Kind == "acquire to relaxed" || m.Kind == "acquire at GPU scope"
+	{title: "Bulk push: wait for copies behind a wait that has failed",
+		why: "It keeps the block, which gives up, from ending while copies read its shared memory: behind it the kernel ends, without an announcement and without keeping its count. Nothing is claimed.",
+		fits: func(m *Mutant) bool {
+			return strings.HasPrefix(m.Kind, "bulk copies ") && !m.passes(m.Line-1, anyAccess, nil) && !m.passes(m.Line-1, keptCount, nil)
+		},
+		unreachable: "No wait fails in the workload."},
+	{title: "Rest of a loop that is not unrolled",
+		why:         "The loop before it has gone on for as long as this one would: dead code.",
+		fits:        func(m *Mutant) bool { return m.afterSameLoop() },
+		unreachable: "No input leaves anything for it: where the loop before it ends, so does this one."},
+	{title: "Rank barrier: look at the own status",
+		why: "The status is in this GPU's memory and a kernel before on the same stream has stored it, whose end the start of this one is behind. Nobody else stores to it. Equivalent, at any scope.",
+		fits: func(m *Mutant) bool {
+			return m.Family == kernels.RankBarrier && (m.Kind == "acquire to relaxed" || m.Kind == "acquire at GPU scope") && m.ofParameter()
+		}},
+	{title: "Copy engines: a slot for the first time in a call",
+		why: "The plan lets a copy into a slot wait for a meeting of the ranks even where no chunk of this call was in the slot before. What was there in the call before, all ranks had left before this one began. Equivalent.",
+		fits: func(m *Mutant) bool {
+			return m.edge == edge{scattered, scatterCopy, 1}
+		}},
 }
 
 const proxyFence = "fence between the proxies removed"
@@ -103,16 +101,27 @@ func isLoop(m *Mutant) bool { return m.Kind == "loop ends after one round" }
 // Killed reports whether the mutant was found out.
 func (o Outcome) Killed() bool { return o.Ranks != 0 }
 
-// Why says why a mutant that was not found out need not be; "" if nothing does.
+// Why says why a mutant that was not found out need not be; "" if nothing does, or if
+// it was never executed and nothing says why.
 func (o Outcome) Why() string {
-	m := *o.Mutant
-	m.unreached = o.Tried == 0
-	for _, e := range excuses {
-		if e.fits(&m) {
-			return e.why
+	e := o.excuse()
+	switch {
+	case e == nil || o.Tried == 0 && e.unreachable == "":
+		return ""
+	case o.Tried == 0:
+		return e.why + " " + e.unreachable
+	}
+	return e.why
+}
+
+// excuse is the first that fits.
+func (m *Mutant) excuse() *excuse {
+	for i := range excuses {
+		if excuses[i].fits(m) {
+			return &excuses[i]
 		}
 	}
-	return ""
+	return nil
 }
 
 var reports = regexp.MustCompile(`atom\.acq_rel\.gpu\.global\.cas\.b32 %r\d+, \[%rd\d+\], 0, (%r\d+);`)
@@ -148,29 +157,12 @@ func (m *Mutant) clearsFlag() bool {
 	return c != nil && c[1] == c[2] && !strings.Contains(text, "bar.sync")
 }
 
-// readsBehind tells whether the block loads data between the barrier that ends the
-// wait at the line and the next one.
-func (m *Mutant) readsBehind() bool {
-	barriers := 0
-	for _, l := range m.lines[m.Line:] {
-		switch {
-		case strings.Contains(l, "bar.sync"):
-			barriers++
-		case barriers == 1 && dataLoad.MatchString(l):
-			return true
-		}
-		if barriers == 2 {
-			break
-		}
-	}
-	return false
-}
-
 var storePack = regexp.MustCompile(`st\.global\.v4`)
 
 var globalProxyFence = regexp.MustCompile(`fence\.proxy\.async\.global`)
 
-var dataLoad = regexp.MustCompile(`ld\.global\.v4|ld\.volatile\.[ubf]\d`)
+// keptCount is the store of a block's counter at the end.
+var keptCount = regexp.MustCompile(`st\.global\.u32\s+\[%rd\d+\+(?:256|1280|2304|3328)\]`)
 
 var acquired = regexp.MustCompile(`ld\.acquire\.sys\.global\.b32 %r\d+, \[(%rd\d+)\];`)
 
@@ -189,6 +181,16 @@ func (m *Mutant) beforeFirstMessage() bool {
 	for last < len(m.lines) && !strings.Contains(m.lines[last], "bar.sync") {
 		last++
 	}
+	if isLoop(m) { // the jump back must lie there too, or it is another loop's
+		to := jump.FindStringSubmatch(m.lines[at])
+		inside := false
+		for _, l := range m.lines[first:last] {
+			inside = inside || to != nil && strings.HasPrefix(l, to[2]+":")
+		}
+		if !inside {
+			return false
+		}
+	}
 	address, slot := "", false
 	for i, l := range m.lines[first:last] {
 		if a := acquired.FindStringSubmatch(l); a != nil {
@@ -204,6 +206,26 @@ func (m *Mutant) beforeFirstMessage() bool {
 		}
 	}
 	return address != "" && slot
+}
+
+// looksAgain tells whether the line is in a wait's loop, behind its first look.
+func (m *Mutant) looksAgain() bool {
+	at := m.Line - 1
+	begin := at
+	for begin > 0 && !isBarrier(m.lines[begin]) && !strings.Contains(m.lines[begin], ".pragma \"nounroll\"") {
+		begin--
+	}
+	if begin == 0 || isBarrier(m.lines[begin]) {
+		return false
+	}
+	for _, l := range m.lines[at:] {
+		if to := jump.FindStringSubmatch(l); to != nil && strings.HasPrefix(m.lines[begin-1], to[2]+":") {
+			return true
+		} else if isBarrier(l) {
+			break
+		}
+	}
+	return false
 }
 
 // waitsNextFor tells whether the first wait behind the line, on some path, is of a
@@ -226,22 +248,35 @@ func (m *Mutant) waitsNextFor(stage kernels.Stage) bool {
 // afterSameLoop tells whether the line stands in a loop right behind one that
 // ends when the same condition does.
 func (m *Mutant) afterSameLoop() bool {
+	if m.lines == nil {
+		return false
+	}
 	i := m.Line - 1
 	for i > 0 && !(label.MatchString(m.lines[i]) && strings.Contains(m.lines[i+1], ".pragma \"nounroll\"")) {
 		i--
 	}
-	// The test before it, and what stands before that.
-	var end []string
-	for i--; i > 2 && !label.MatchString(m.lines[i]); i-- {
-		if e := beyond.FindStringSubmatch(m.lines[i]); e != nil {
-			end = e
+	// The jump back: what stands behind it belongs to no loop.
+	end, begin := -1, label.FindStringSubmatch(m.lines[max(i, 0)])
+	for j := i; begin != nil && j < len(m.lines); j++ {
+		if back := jump.FindStringSubmatch(m.lines[j]); back != nil && back[2] == begin[1] {
+			end = j
 		}
 	}
-	if i <= 2 || end == nil || !jump.MatchString(m.lines[i-1]) {
+	if m.Line-1 > end {
+		return false
+	}
+	// The test before it, and what stands before that.
+	var over []string
+	for i--; i > 2 && !label.MatchString(m.lines[i]); i-- {
+		if e := beyond.FindStringSubmatch(m.lines[i]); e != nil {
+			over = e
+		}
+	}
+	if i <= 2 || over == nil || !jump.MatchString(m.lines[i-1]) {
 		return false
 	}
 	before := within.FindStringSubmatch(m.lines[i-2])
-	return before != nil && end[1] == before[1] && end[2] == before[2]
+	return before != nil && over[1] == before[1] && over[2] == before[2]
 }
 
 // afterWait tells whether the line is the barrier behind which a block asks whether
@@ -273,6 +308,23 @@ func (m *Mutant) loopBegins(at int) bool {
 	for i := at; i+1 < len(m.lines) && !jump.MatchString(m.lines[i]); i++ {
 		if label.MatchString(m.lines[i]) {
 			return strings.Contains(m.lines[i+1], ".pragma \"nounroll\"")
+		}
+	}
+	return false
+}
+
+var (
+	pointer = line(`ld\.acquire\.sys\.global\.b32 %r\d+, \[(%rd\d+)\];`)
+	given   = line(`ld\.param\.u64\s+(%rd\d+), \[\w+_param_0\];`)
+)
+
+// ofParameter tells whether the load at the line is of what the kernel's first
+// parameter points to.
+func (m *Mutant) ofParameter() bool {
+	p := pointer.FindStringSubmatch(m.lines[m.Line-1])
+	for _, l := range m.lines {
+		if g := given.FindStringSubmatch(l); g != nil && p != nil {
+			return g[1] == p[1]
 		}
 	}
 	return false

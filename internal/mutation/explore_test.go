@@ -34,7 +34,7 @@ func TestShippedKernels(t *testing.T) {
 		class  int
 	}
 	var all []round
-	families := append(slices.Clone(Families), CopyEngine)
+	families := append(slices.Clone(Families), CopyEngine, Mixed)
 	for c := range classes {
 		for _, f := range families {
 			if !f.NeedsMulticast() || classes[c][0].Size() > 1 { // the switch has no 8-bit arithmetic
@@ -56,17 +56,21 @@ func TestShippedKernels(t *testing.T) {
 	defer func() { end() }()
 	deadline := time.Now().Add(*exploreFor)
 	seed := uint64(0)
-	for ; time.Now().Before(deadline); seed++ {
-		turn, step := seed/inARow, seed%inARow
-		if step == 0 {
+	// However slow the machine: every number of ranks, and every family and size.
+	const least = teams * inARow
+	ranks := map[int]int{}
+	for ; time.Now().Before(deadline) || seed < least; seed++ {
+		if seed%inARow == 0 {
 			end()
-			team = NewTeam(t, 2+int(turn%teams))
+			team = NewTeam(t, 2+int(seed/inARow%teams))
 			if err := team.Use(nil); err != nil {
 				t.Fatal(err)
 			}
 		}
-		// 11 is a prime that does not divide their number: all come around.
-		r := all[(turn/teams*inARow+step+turn%teams)*11%uint64(len(all))]
+		// 11 is a prime that does not divide their number: all come around, and the
+		// shift lets each meet all numbers of ranks.
+		n := uint64(len(all))
+		r := all[(seed+seed/(n*least))*11%n]
 		// Bits of a round's seed choose its shape: they may not follow the combination.
 		draw := rand.New(rand.NewPCG(seed, 0))
 		d := classes[r.class][draw.IntN(len(classes[r.class]))]
@@ -75,12 +79,16 @@ func TestShippedKernels(t *testing.T) {
 			t.Fatalf("%s of %s among %d ranks, seed %#x: %v", r.family, d, team.Ranks, shape, err)
 		}
 		tried[r.family]++
+		ranks[team.Ranks]++
 	}
 	t.Logf("%d seeds of %d combinations, 5 calls each", seed, teams*len(all))
 	for _, f := range families {
 		t.Logf("%s: %d", f, tried[f])
+		if tried[f] < 3 {
+			t.Errorf("%s had %d seeds", f, tried[f])
+		}
 	}
-	if seed < 8 {
-		t.Errorf("only %d seeds in %v", seed, *exploreFor)
+	if len(ranks) != teams {
+		t.Errorf("seeds by number of ranks: %v", ranks)
 	}
 }

@@ -2,7 +2,9 @@ package mutation
 
 import (
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 )
 
 var (
@@ -11,43 +13,55 @@ var (
 	label = regexp.MustCompile(`^(\$L__BB\w+):`)
 )
 
+// flow is which lines can come right behind each line of a kernel: found out once, for
+// all of its mutants.
+type flow struct {
+	once sync.Once
+	next [][]int
+}
+
+// of gives it for some lines.
+func (f *flow) of(lines []string) [][]int {
+	f.once.Do(func() {
+		to := map[string]int{}
+		for i, l := range lines {
+			if n := label.FindStringSubmatch(l); n != nil {
+				to[n[1]] = i
+			}
+		}
+		f.next = make([][]int, len(lines))
+		for i, l := range lines {
+			j, r := jump.FindStringSubmatch(l), leave.FindStringSubmatch(l)
+			if j != nil {
+				f.next[i] = append(f.next[i], to[j[2]])
+			}
+			if ends := j != nil && j[1] == "" || r != nil && r[1] == ""; !ends && i+1 < len(lines) {
+				f.next[i] = append(f.next[i], i+1)
+			}
+		}
+	})
+	return f.next
+}
+
 // behind gives the lines, counted from 0, that execution can come to from behind
 // line at, on every path up to a line for which stop holds, that one included.
 // The order of lines in the text says nothing: compilers move blocks about.
 func (m *Mutant) behind(at int, stop func(l string) bool) map[int]bool {
-	to := map[string]int{}
-	for i, l := range m.lines {
-		if n := label.FindStringSubmatch(l); n != nil {
-			to[n[1]] = i
-		}
-	}
+	follow := m.flow.of(m.lines)
 	reached := map[int]bool{}
-	next := m.follow(at, to)
+	next := follow[at]
 	for len(next) > 0 {
-		i := next[0]
-		next = next[1:]
+		i := next[len(next)-1]
+		next = next[:len(next)-1]
 		if reached[i] {
 			continue
 		}
 		reached[i] = true
 		if stop == nil || !stop(m.lines[i]) {
-			next = append(next, m.follow(i, to)...)
+			next = append(slices.Clip(next), follow[i]...)
 		}
 	}
 	return reached
-}
-
-// follow gives the lines that can come right behind line i.
-func (m *Mutant) follow(i int, to map[string]int) (next []int) {
-	l := m.lines[i]
-	j, r := jump.FindStringSubmatch(l), leave.FindStringSubmatch(l)
-	if j != nil {
-		next = append(next, to[j[2]])
-	}
-	if ends := j != nil && j[1] == "" || r != nil && r[1] == ""; !ends && i+1 < len(m.lines) {
-		next = append(next, i+1)
-	}
-	return next
 }
 
 // passes tells whether execution can come from behind line at to a line that

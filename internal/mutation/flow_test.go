@@ -9,7 +9,7 @@ import (
 // What can follow a line is a matter of branches: a block that stands behind in
 // the text may come before, and the other way round.
 func TestFlow(t *testing.T) {
-	m := &Mutant{lines: strings.Split(`	bra.uni 	$L__BB0_2;
+	m := &Mutant{flow: &flow{}, lines: strings.Split(`	bra.uni 	$L__BB0_2;
 $L__BB0_1:
 	st.global.v4.b32 [%rd1], {%r1,%r2,%r3,%r4};
 	ret;

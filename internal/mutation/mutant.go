@@ -11,18 +11,31 @@ import (
 // Mutant is a kernel with one place broken.
 type Mutant struct {
 	Family  kernels.Family
+	Entry   string // the kernel: "ring_sum"
 	Element string // "float"
 	Kind    string // what is broken: "release to relaxed"
 	Line    int    // of the module that holds this kernel alone, from 1
 	Old     string // the line as it ships
 	New     string // what stands there instead
 
-	lines     []string
-	unreached bool // by every round of the workload
+	lines []string
+	flow  *flow
+	edge  edge // of a graph, in place of a line
 }
 
 func (m *Mutant) String() string {
-	return fmt.Sprintf("%s_sum of %s, line %d, %s: %s", m.Family, m.Element, m.Line, m.Kind, m.Old)
+	if m.edge != (edge{}) {
+		return fmt.Sprintf("%s, %s: %s", m.module(), m.Kind, m.Old)
+	}
+	return fmt.Sprintf("%s, line %d, %s: %s", m.module(), m.Line, m.Kind, m.Old)
+}
+
+// module names what is broken: "ring_sum of float".
+func (m *Mutant) module() string {
+	if m.Family == kernels.RankBarrier || m.Family == CopyEngine {
+		return m.Entry
+	}
+	return m.Entry + " of " + m.Element
 }
 
 // Text is the whole module.
@@ -30,6 +43,14 @@ func (m *Mutant) Text() string {
 	lines := append([]string(nil), m.lines...)
 	lines[m.Line-1] = m.New
 	return strings.Join(lines, "\n")
+}
+
+// rewrite gives the mutant's module in place of its own.
+func (m *Mutant) rewrite(ptx string) string {
+	if m.lines != nil && strings.Contains(ptx, ".entry "+m.Entry+"(") {
+		return m.Text()
+	}
+	return ptx
 }
 
 // rule makes mutants of the lines that it fits. change gets the kernel and the
@@ -42,9 +63,8 @@ type rule struct {
 
 // kernel is the text that rules look at.
 type kernel struct {
-	family  kernels.Family
-	element string
-	lines   []string
+	family kernels.Family
+	lines  []string
 }
 
 // swap is a change of one text on the line by another.
@@ -77,7 +97,7 @@ var rules = []rule{
 	{"one packet slot for two", line(`and\.b32\s+` + reg32 + `, ` + reg32 + `, 1;`), swap(", 1;", ", 0;")},
 	{"store at a wrong offset", line(`((?:multimem\.st\.relaxed\.sys\.global|st\.global)\.v4\.\w+)\s+\[` + reg64 + `(?:\+` + number + `)?\](.*)`), shifted},
 	{"load at a wrong offset", line(`((?:multimem\.ld_reduce\.\S+|ld\.global\.v4\.\w+))\s+` + vector + `, \[` + reg64 + `(?:\+` + number + `)?\](.*)`), shiftedLoad},
-	{"element at a wrong offset", line(`((?:st|ld)\.volatile\.(?:u|b|f)\w+)\s+(.*)\[` + reg64 + `\](.*)`), shiftedElement},
+	{"element at a wrong offset", line(`((?:st|ld)\.volatile\.(?:global\.)?(?:u|b|f)\w+)\s+(.*)\[` + reg64 + `(?:\+` + number + `)?\](.*)`), shiftedElement},
 	{"packet at a wrong offset", line(`(st\.relaxed\.sys\.global\.v2\.b64)\s+\[` + reg64 + `\](.*)`), shiftedPacket},
 	{"multimem.st to the own copy only", line(`multimem\.st\.relaxed\.sys\.global\.v4\.f32\s+\[` + reg64 + `\], ` + vector + `;`), ownStore},
 	{"multimem.ld_reduce of the own copy only", line(`multimem\.ld_reduce\.relaxed\.sys\.global\.add\S*\.v4\.(f32|f16x2|bf16x2)\s+` + vector + `, \[` + reg64 + `\];`), ownLoad},
@@ -93,27 +113,37 @@ var rules = []rule{
 	{"bulk copy to a wrong place", line(`(cp\.async\.bulk\.global\S+ \[%rd\d+)\](.*)`), bulkShifted},
 	{"bulk copy from a wrong place", line(`(cp\.async\.bulk\.global\S+ \[%rd\d+\], \[%r\d+)\](.*)`), bulkShifted},
 	{"stage filled at a wrong offset", line(`(st\.shared\.v4\.b32)\s+\[` + reg32 + `\](.*)`), shiftedPacket},
-	{"count not kept for the next launch", line(`st\.global\.u32\s+\[%rd\d+\+(?:256|1280|2304|3328)\], %r\d+;`), removed},
+	{"count not kept for the next launch", line(keptCount.String() + `, %r\d+;`), removed},
 }
 
 func line(pattern string) *regexp.Regexp { return regexp.MustCompile(`^\s*` + pattern + `$`) }
 
-// Mutants lists all mutants of a sum kernel.
-func Mutants(f kernels.Family, element string) ([]*Mutant, error) {
-	text, err := kernels.Module(element, f)
+// Mutants lists all mutants of a family's kernel, the sum where there are several;
+// of CopyEngine, those of its graph.
+func Mutants(f kernels.Family, element string) (out []*Mutant, err error) {
+	entries := []string{kernels.Entry(f, "sum")}
+	switch f {
+	case CopyEngine:
+		return edges(element), nil
+	case kernels.RankBarrier:
+		entries = []string{kernels.Entry(f, kernels.Scattered), kernels.Entry(f, kernels.Gathered)}
+	}
+	module, err := kernels.Module(element, f)
 	if err != nil {
 		return nil, err
 	}
-	if text, err = kernels.Cut(text, kernels.Entry(f, "sum")); err != nil {
-		return nil, err
-	}
-	k := &kernel{f, element, strings.Split(text, "\n")}
-	var out []*Mutant
-	for _, r := range rules {
-		for i, l := range k.lines {
-			if m := r.line.FindStringSubmatch(l); m != nil {
-				if by := r.change(k, i, m); by != "" {
-					out = append(out, &Mutant{Family: f, Element: element, Kind: r.kind, Line: i + 1, Old: strings.TrimSpace(strings.ReplaceAll(l, "\t", " ")), New: by, lines: k.lines})
+	for _, e := range entries {
+		text, err := kernels.Cut(module, e)
+		if err != nil {
+			return nil, err
+		}
+		k, next := &kernel{f, strings.Split(text, "\n")}, &flow{}
+		for _, r := range rules {
+			for i, l := range k.lines {
+				if m := r.line.FindStringSubmatch(l); m != nil {
+					if by := r.change(k, i, m); by != "" {
+						out = append(out, &Mutant{Family: f, Entry: e, Element: element, Kind: r.kind, Line: i + 1, Old: strings.TrimSpace(strings.ReplaceAll(l, "\t", " ")), New: by, lines: k.lines, flow: next})
+					}
 				}
 			}
 		}
@@ -172,7 +202,7 @@ func shiftedLoad(_ *kernel, _ int, m []string) string {
 var widths = regexp.MustCompile(`\d+$`)
 
 func shiftedElement(_ *kernel, _ int, m []string) string {
-	return fmt.Sprintf("\t%s %s[%s+%d]%s", m[1], m[2], m[3], integer(widths.FindString(m[1]))/8, m[4])
+	return fmt.Sprintf("\t%s %s[%s+%d]%s", m[1], m[2], m[3], integer(m[4])+integer(widths.FindString(m[1]))/8, m[5])
 }
 
 func shiftedPacket(_ *kernel, _ int, m []string) string {

@@ -1,6 +1,7 @@
 package mutation
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"slices"
@@ -11,11 +12,15 @@ import (
 // which, unless empty, says what flag chose the kernels.
 func Report(w io.Writer, all []Outcome, seeds uint64, which string) error {
 	var b strings.Builder
-	killed, equivalent := 0, 0
+	killed, equivalent, idle := 0, 0, 0
 	for _, o := range all {
-		if o.Killed() {
+		switch {
+		case o.Killed():
 			killed++
-		} else if o.Why() != "" {
+		case o.Why() == "":
+		case o.Tried == 0:
+			idle++
+		default:
 			equivalent++
 		}
 	}
@@ -24,8 +29,8 @@ func Report(w io.Writer, all []Outcome, seeds uint64, which string) error {
 	if which != "" {
 		fmt.Fprintf(&b, "Not all kernels: those that `-mutation.kernels %s` chose.\n\n", which)
 	}
-	fmt.Fprintf(&b, "%d mutants: %d found out, %d not and explained below, %d not explained. Each ran up to %d rounds of 5 calls among 2 and 4 ranks, and half as many among 8, wherever its line was reached.\n\n",
-		len(all), killed, equivalent, len(all)-killed-equivalent, seeds)
+	fmt.Fprintf(&b, "%d mutants: %d found out, %d not and explained below, %d on lines that no round executes and explained below, %d not explained. Each ran up to %d rounds of 5 calls among 2 and 4 ranks, and half as many among 8, wherever its line was reached.\n\n",
+		len(all), killed, equivalent, idle, len(all)-killed-equivalent-idle, seeds)
 	byModule(&b, all)
 	byKind(&b, all)
 	survivors(&b, all)
@@ -54,12 +59,42 @@ func fate(o Outcome) string {
 	return "not found out"
 }
 
-func byModule(b *strings.Builder, all []Outcome) {
-	names, sums := count(all, func(o Outcome) string { return fmt.Sprintf("`%s_sum` of %s", o.Family, o.Element) }, fate)
-	fmt.Fprintf(b, "## By kernel\n\n| kernel | mutants | found out |\n|---|--:|--:|\n")
-	for _, n := range names {
-		fmt.Fprintf(b, "| %s | %d | %d |\n", n, sums[n]["all"], sums[n]["all"]-sums[n]["not found out"])
+// name is a mutant's module as Markdown.
+func name(m *Mutant) string {
+	if n, element, ok := strings.Cut(m.module(), " "); ok {
+		return fmt.Sprintf("`%s` %s", n, element)
 	}
+	return fmt.Sprintf("`%s`", m.module())
+}
+
+// entry is a line of a list of mutants.
+func entry(m *Mutant) string {
+	if m.Line == 0 {
+		return fmt.Sprintf("- %s, %s: %s", name(m), m.Kind, m.Old)
+	}
+	return fmt.Sprintf("- %s, line %d, %s: `%s`", name(m), m.Line, m.Kind, m.Old)
+}
+
+// byModule has a row for each kernel. Its text is told by a hash, so that a test can
+// see what an older report says nothing of.
+func byModule(b *strings.Builder, all []Outcome) {
+	names, sums := count(all, func(o Outcome) string { return name(o.Mutant) }, fate)
+	texts := map[string]string{}
+	for _, o := range all {
+		texts[name(o.Mutant)] = o.text()
+	}
+	fmt.Fprintf(b, "## By kernel\n\n| kernel | mutants | found out | text |\n|---|--:|--:|---|\n")
+	for _, n := range names {
+		fmt.Fprintf(b, "| %s | %d | %d | %s |\n", n, sums[n]["all"], sums[n]["all"]-sums[n]["not found out"], texts[n])
+	}
+}
+
+// text is a hash of the kernel as it ships.
+func (m *Mutant) text() string {
+	if m.lines == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.6x", sha256.Sum256([]byte(labels.ReplaceAllString(strings.Join(m.lines, "\n"), "$$L__BB_"))))
 }
 
 func byKind(b *strings.Builder, all []Outcome) {
@@ -84,21 +119,32 @@ func byKind(b *strings.Builder, all []Outcome) {
 }
 
 func survivors(b *strings.Builder, all []Outcome) {
-	fmt.Fprintf(b, "\n## Not found out\n")
-	for _, e := range append(slices.Clone(excuses), excuse{}) {
-		var list []string
-		for _, o := range all {
-			if !o.Killed() && o.Why() == e.why {
-				list = append(list, fmt.Sprintf("- `%s_sum` of %s, line %d, %s: `%s`", o.Family, o.Element, o.Line, o.Kind, o.Old))
+	section := func(title string, of func(Outcome) bool) {
+		fmt.Fprintf(b, "\n## %s\n", title)
+		for i := range len(excuses) + 1 {
+			e := &excuse{title: "Not explained", why: "A stronger workload, or an argument, is missing."}
+			if i < len(excuses) {
+				e = &excuses[i]
 			}
+			var list []string
+			why := ""
+			for _, o := range all {
+				if o.Killed() || !of(o) {
+					continue
+				}
+				if w := o.Why(); w == "" && i == len(excuses) || w != "" && o.excuse() == e {
+					list, why = append(list, entry(o.Mutant)), w
+				}
+			}
+			if len(list) == 0 {
+				continue
+			}
+			if why == "" {
+				why = e.why
+			}
+			fmt.Fprintf(b, "\n### %s (%d)\n\n%s\n\n%s\n", e.title, len(list), why, strings.Join(list, "\n"))
 		}
-		if len(list) == 0 {
-			continue
-		}
-		title, why := e.title, e.why
-		if why == "" {
-			title, why = "Not explained", "A stronger workload, or an argument, is missing."
-		}
-		fmt.Fprintf(b, "\n### %s (%d)\n\n%s\n\n%s\n", title, len(list), why, strings.Join(list, "\n"))
 	}
+	section("Not found out", func(o Outcome) bool { return o.Tried > 0 })
+	section("Never executed", func(o Outcome) bool { return o.Tried == 0 })
 }

@@ -33,12 +33,12 @@ type Runner struct {
 	t       testing.TB
 	seeds   uint64 // rounds that a mutant has to survive, for each number of ranks
 	teams   map[int]*Team
-	reached map[string]map[int]bool // by kernel and ranks
+	reached map[string]*coverage // by kernels and ranks
 }
 
 // NewRunner is for mutants that survive if they do so for seeds rounds.
 func NewRunner(t testing.TB, seeds uint64) *Runner {
-	return &Runner{t: t, seeds: seeds, teams: map[int]*Team{}, reached: map[string]map[int]bool{}}
+	return &Runner{t: t, seeds: seeds, teams: map[int]*Team{}, reached: map[string]*coverage{}}
 }
 
 // team gives the team of n ranks, a new one if need be.
@@ -75,9 +75,17 @@ func rounds(n int, seeds uint64) uint64 {
 	return seeds
 }
 
-// covered are the lines of a kernel that the workload reaches with n ranks. The
-// kernel itself must pass every round that its mutants will run.
-func (r *Runner) covered(f kernels.Family, element string, n int) (map[int]bool, error) {
+// workload is the family whose calls run a mutant.
+func (m *Mutant) workload() kernels.Family {
+	if m.Family == kernels.LocalReduce || m.Family == kernels.RankBarrier {
+		return CopyEngine
+	}
+	return m.Family
+}
+
+// covered is what the workload reaches with n ranks. The kernels themselves must pass
+// every round that their mutants will run.
+func (r *Runner) covered(f kernels.Family, element string, n int) (*coverage, error) {
 	key := fmt.Sprint(f, element, n)
 	if c := r.reached[key]; c != nil {
 		return c, nil
@@ -90,16 +98,16 @@ func (r *Runner) covered(f kernels.Family, element string, n int) (map[int]bool,
 	if err := t.Use(nil); err != nil {
 		return nil, err
 	}
-	lines := map[int]bool{}
-	t.reached = lines
-	defer func() { t.reached = nil }()
+	c := &coverage{lines: map[place]bool{}, edges: map[edge]bool{}}
+	t.watch(c)
+	defer t.watch(nil)
 	for seed := range rounds(n, r.seeds) {
 		if err := t.Round(f, d, seed); err != nil {
 			return nil, fmt.Errorf("%s of %s as it ships, %d ranks, seed %d: %w", f, element, n, seed, err)
 		}
 	}
-	r.reached[key] = lines
-	return lines, nil
+	r.reached[key] = c
+	return c, nil
 }
 
 // stubborn is how many times as many rounds a mutant gets that has survived
@@ -122,7 +130,7 @@ func (r *Runner) Try(m *Mutant) (Outcome, error) {
 		return out, err
 	}
 	t := r.team(more.Ranks)
-	if err := errors.Join(t.Use(nil), t.Round(m.Family, d, more.Seed)); err != nil {
+	if err := errors.Join(t.Use(nil), t.Round(m.workload(), d, more.Seed)); err != nil {
 		return out, fmt.Errorf("%s of %s as it ships, %d ranks, seed %d: %w", m.Family, m.Element, more.Ranks, more.Seed, err)
 	}
 	return more, nil
@@ -136,20 +144,20 @@ func (r *Runner) try(m *Mutant, first, limit uint64) (Outcome, error) {
 		return out, err
 	}
 	for _, n := range worlds {
-		lines, err := r.covered(m.Family, m.Element, n)
+		c, err := r.covered(m.workload(), m.Element, n)
 		if err != nil {
 			return out, err
 		}
-		if !lines[m.Line] {
+		if !c.has(m) {
 			continue
 		}
 		t := r.team(n)
-		if err := t.Use(func(string) string { return m.Text() }); err != nil {
+		if err := t.Use(m); err != nil {
 			return out, err
 		}
 		for seed := first; seed < rounds(n, limit); seed++ {
 			out.Tried++
-			err := t.Round(m.Family, d, seed)
+			err := t.Round(m.workload(), d, seed)
 			var refused *refusedError
 			if errors.As(err, &refused) {
 				return out, fmt.Errorf("%v: %w", m, err)

@@ -23,7 +23,7 @@ const waitLimit = 30 * time.Second
 // waitTurns is how many turns of each rank of the team that is: many times what a
 // whole call takes, of a ring among 8 ranks 35,000, of the others 17,000 at most.
 func waitTurns(f kernels.Family) int {
-	if f == kernels.Ring {
+	if f == kernels.Ring || f == Mixed {
 		return 160_000
 	}
 	return 80_000
@@ -50,7 +50,26 @@ type Team struct {
 	used      uint32 // calls of Use
 
 	mu      sync.Mutex
-	reached map[int]bool // lines of PTX, while somebody wants to know
+	reached *coverage // while somebody wants to know
+	dropped edge      // left out of all graphs
+	replays bool      // graphs are those that a round runs, not ones of single calls
+}
+
+// place is a line of a kernel's PTX.
+type place struct {
+	kernel string
+	line   int
+}
+
+// coverage is what a workload has reached: lines, and edges of graphs.
+type coverage struct {
+	lines map[place]bool
+	edges map[edge]bool
+}
+
+// has tells whether a mutant lies where the workload has been.
+func (c *coverage) has(m *Mutant) bool {
+	return c.lines[place{m.Entry, m.Line}] || c.edges[m.edge]
 }
 
 // recorder takes what the group has to say about its end.
@@ -76,21 +95,50 @@ func NewTeam(t testing.TB, n int) *Team {
 	go func() {
 		defer close(team.ended)
 		grouptest.Run(&team.log, n, func(_ int, o *collective.Options) {
+			count := counter{}
 			o.Timeout = waitLimit
 			o.Sim.MemoryBytes = 16 << 20
-			o.Sim.Weak, o.Sim.Conductor, o.Sim.Reached = true, team.conductor, team.reach
+			o.Sim.Weak, o.Sim.Conductor, o.Sim.Reached, o.Sim.DropEdge = true, team.conductor, team.reach,
+				func(from, to string) bool { return team.drop(count.next(from, to)) }
 		}, team.part)
 	}()
 	return team
 }
 
+// watch lets c take in what is reached from now on.
+func (t *Team) watch(c *coverage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reached = c
+}
+
 // reach takes a line that was executed.
-func (t *Team) reach(_ string, line int) {
+func (t *Team) reach(kernel string, line int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.reached != nil {
-		t.reached[line] = true
+		t.reached.lines[place{kernel, line}] = true
 	}
+}
+
+// replay tells that graphs are recorded that will run, or no more.
+func (t *Team) replay(on bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.replays = on
+}
+
+// drop takes an edge of a graph, and tells whether it is left out.
+func (t *Team) drop(e edge) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.replays {
+		return false
+	}
+	if t.reached != nil {
+		t.reached.edges[e], t.reached.edges[edge{e.from, e.to, 0}] = true, true
+	}
+	return t.dropped.is(e)
 }
 
 // part is what a rank does: all jobs, until there are no more.
@@ -152,10 +200,17 @@ func (t *Team) Close() error {
 	return fmt.Errorf("closing the group: %q", t.log.errors)
 }
 
-// Use makes every rank load its kernels anew, changed by rewrite unless that is
+// Use makes every rank load its kernels anew, broken by a mutant unless that is
 // nil, and sets the counters of all ranks to a value that no flag that was left
 // behind has come near to.
-func (t *Team) Use(rewrite func(string) string) error {
+func (t *Team) Use(mutant *Mutant) error {
+	var rewrite func(string) string
+	t.mu.Lock()
+	t.dropped = edge{}
+	if mutant != nil {
+		rewrite, t.dropped = mutant.rewrite, mutant.edge
+	}
+	t.mu.Unlock()
 	t.used++
 	used := t.used
 	return t.Do(func(m *member) error {

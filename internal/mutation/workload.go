@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
@@ -18,12 +19,28 @@ var Families = []kernels.Family{
 	kernels.NVLSZeroCopy, kernels.NVLSCopyIn,
 }
 
-// CopyEngine stands for the calls of copy engines: copies and kernels of two families
-// on three streams. They are explored like the others. Mutants there are none: the
-// barrier between ranks is a kernel of its own, and a kernel that starts sees
-// everything that was stored before, so that the model cannot tell whether the
-// barrier's accesses have the order they need.
+// Mutated are what mutants are made of: the kernels, and the graph of CopyEngine.
+var Mutated = append(slices.Clone(Families), kernels.LocalReduce, kernels.RankBarrier, CopyEngine)
+
+// CopyEngine stands for the calls of copy engines: copies and kernels of two families,
+// LocalReduce and RankBarrier, on three streams.
 const CopyEngine kernels.Family = "copy_engine"
+
+// Mixed stands for calls of all these on one stream, each of another mode than the one
+// before, as a program has them that chooses a mode for each message: what one leaves
+// behind, in scratch memory, counters or staging, the next one finds.
+const Mixed kernels.Family = "mixed"
+
+// pick chooses the family of a mixed round's i-th call.
+func pick(d collective.DType, seed uint64, i int) kernels.Family {
+	all := append(slices.Clone(Families), CopyEngine)
+	if d.Size() == 1 { // the switch has no 8-bit arithmetic
+		all = slices.DeleteFunc(all, kernels.Family.NeedsMulticast)
+	}
+	n := uint64(len(all))
+	// From a first one on in steps: no call has the family of the one before.
+	return all[(mix(seed)%n+uint64(i)*(1+mix(seed+1)%(n-1)))%n]
+}
 
 // Layout of a rank's memory: a send and a receive buffer that all calls use, the
 // staging buffer, and for each call its input and what it left in the buffers.
@@ -82,6 +99,9 @@ func choose(f kernels.Family, i int, ranks, seed uint64) shape {
 		s = all[4]
 	case f == CopyEngine:
 		s.packs *= 4 // more than the least chunk
+		if i == 0 {
+			s.packs *= 2 // and slots used three times
+		}
 	}
 	return s
 }
@@ -105,7 +125,11 @@ func calls(f kernels.Family, d collective.DType, ranks int, seed uint64) []*call
 	size := uint64(d.Size())
 	per := kernels.PackBytes / size
 	var out []*call
+	mixed := f == Mixed
 	for i := range callsOfRound {
+		if mixed {
+			f = pick(d, seed, i)
+		}
 		c := &call{shape: choose(f, i, uint64(ranks), seed), ranks: ranks, family: f, dtype: d, seed: seed*8 + uint64(i)}
 		c.send, c.recv = sendOffset+1024, sendOffset+1024
 		if i%2 == 0 { // out of place
@@ -167,8 +191,12 @@ func (c *call) launch(m *member) (collective.Prepared, error) {
 		}
 	}
 	if c.family == CopyEngine {
-		// Slots come around, in the least chunks that there are.
-		t := collective.Tuning{Blocks: c.blocks, Threads: max(c.threads, kernels.MaxRanks), Chunk: 1, Slots: 2 + uint32(c.seed%2)}
+		// Slots come around, in the least chunks that there are, or in some whose
+		// reduction is unrolled.
+		t := collective.Tuning{Blocks: c.blocks, Threads: max(c.threads, kernels.MaxRanks), Chunk: 1, Slots: 2 + uint32((c.seed+c.seed/callsOfRound)%2)}
+		if c.chunk > 16 {
+			t.Chunk = 2048
+		}
 		return m.copies.Tuned(t).Prepare(full)
 	}
 	next, blocks := (rank+1)%n, c.blocks
@@ -232,6 +260,8 @@ func (t *Team) Round(f kernels.Family, d collective.DType, seed uint64) error {
 	}
 	t.conductor.TurnTime = waitLimit / time.Duration(t.Ranks*waitTurns(f))
 	t.conductor.Reseed(seed)
+	t.replay(true)
+	defer t.replay(false)
 	return t.Do(func(m *member) error {
 		if err := m.replay(list, prepared[m.Rank.Rank()]); err != nil {
 			return err

@@ -143,16 +143,10 @@ func (g *graph) dropEdges() {
 	if drop == nil {
 		return
 	}
-	count := map[[2]string]int{}
 	for i := range g.ops {
 		o := &g.ops[i]
 		o.after = slices.DeleteFunc(slices.Clone(o.after), func(before int) bool {
-			if g.ops[before].branch == o.branch {
-				return false
-			}
-			e := [2]string{g.ops[before].node(), o.node()}
-			count[e]++
-			return drop(e[0], e[1], count[e])
+			return g.ops[before].branch != o.branch && drop(g.ops[before].node(), o.node())
 		})
 	}
 }

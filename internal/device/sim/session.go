@@ -77,7 +77,7 @@ type Options struct {
 	Fail         func(call string, n int) device.Code
 	Conductor    *exec.Conductor
 	Reached      func(kernel string, line int)
-	DropEdge     func(from, to string, n int) bool
+	DropEdge     func(from, to string) bool
 }
 
 // Session is one process's hold on a set of software GPUs. Several sessions
@@ -103,9 +103,8 @@ type Session struct {
 	Reached func(kernel string, line int)
 	// DropEdge, when not nil, is asked of each edge between two branches of a graph,
 	// in the order in which they were recorded, and may have it left out. from and to
-	// name the work: "copy on branch 1", or a kernel; n counts the edges of the graph
-	// of these names, from 1. For tests; set it before Driver.
-	DropEdge func(from, to string, n int) bool
+	// name the work: "copy on branch 1", or a kernel. For tests; set it before Driver.
+	DropEdge func(from, to string) bool
 
 	files   []*os.File // control, one per device, in the weak model the history; passed to other ranks
 	own     *os.File   // the control file, opened once more: carries our locks

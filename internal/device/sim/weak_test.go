@@ -85,10 +85,10 @@ func TestGraphEdgesOrder(t *testing.T) {
 	for _, dropped := range []bool{false, true} {
 		asked := 0
 		s := create(t, sim.Options{Devices: 1, MemoryBytes: 64 << 20, Weak: true, Seed: 7,
-			DropEdge: func(from, to string, n int) bool {
+			DropEdge: func(from, to string) bool {
 				asked++
 				if from == "store" && to != "copy on branch 1" {
-					t.Errorf("edge %d from %s to %s", n, from, to)
+					t.Errorf("edge from %s to %s", from, to)
 				}
 				return dropped && from == "store"
 			}})
