@@ -84,7 +84,8 @@ func TestPlanStaging(t *testing.T) {
 		packs := rapid.OneOf(rapid.Uint64Range(1, 5000), rapid.Uint64Range(1, 1<<36)).Draw(t, "packs")
 		staging := rapid.OneOf(rapid.Uint64Range(48, 1<<16), rapid.Uint64Range(48, 1<<33)).Draw(t, "staging")
 		most := rapid.Uint32Range(1, kernels.MaxBlocks).Draw(t, "most")
-		p := PlanStaging(packs, staging, most, u)
+		ranks := rapid.IntRange(2, kernels.MaxRanks).Draw(t, "ranks")
+		p := PlanStaging(packs, staging, ranks, most, u)
 		if p.ChunkPacks < 1 || p.Blocks < 1 || p.Blocks > max(u.Blocks, most) {
 			t.Fatalf("%+v", p)
 		}
@@ -105,7 +106,7 @@ func TestStagingCoversMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		packs := rapid.Uint64Range(1, 3000).Draw(t, "packs")
 		ranks := rapid.Uint64Range(2, kernels.MaxRanks).Draw(t, "ranks")
-		p := PlanStaging(packs, rapid.Uint64Range(48, 1<<15).Draw(t, "staging"), 16, tuning(t))
+		p := PlanStaging(packs, rapid.Uint64Range(48, 1<<15).Draw(t, "staging"), int(ranks), 16, tuning(t))
 		seen := make([]int, packs)
 		for block := range uint64(p.Blocks) {
 			for k := uint64(0); (block+k*uint64(p.Blocks))*p.ChunkPacks < packs; k++ {

@@ -30,6 +30,17 @@ func (t Tuning) Geometry(work uint64, maxBlocks uint32) Geometry {
 	return g
 }
 
+// MaxBlocksOf is MaxBlocks for blocks of so many threads: a multiprocessor runs
+// as many at once as have kernels.MaxThreads together, to which the registers of
+// every kernel are fitted. It does not hold for kernels with much shared memory.
+func (g *Group) MaxBlocksOf(threads uint32) uint32 {
+	n := kernels.MaxBlocks
+	for _, i := range g.infos {
+		n = min(n, i.SMs*int(max(kernels.MaxThreads/threads, 1)))
+	}
+	return uint32(max(n, 1))
+}
+
 // check refuses a tuning that no kernel can run with: a block beyond the counters
 // would change memory of others, and barriers take a thread a rank.
 func (g Geometry) check() error {
@@ -42,13 +53,7 @@ func (g Geometry) check() error {
 
 // MaxBlocks is the largest grid whose blocks all run at once on every rank's
 // device: one a multiprocessor.
-func (g *Group) MaxBlocks() uint32 {
-	n := kernels.MaxBlocks
-	for _, i := range g.infos {
-		n = min(n, i.SMs)
-	}
-	return uint32(max(n, 1))
-}
+func (g *Group) MaxBlocks() uint32 { return g.MaxBlocksOf(kernels.MaxThreads) }
 
 // StagingPlan divides a message for a copy-in kernel.
 type StagingPlan struct {
@@ -56,13 +61,23 @@ type StagingPlan struct {
 	ChunkPacks uint64 // packs that a block copies in at a time
 }
 
-// chunksPerBlock is how often a block of a large message goes around, so that
-// copying in, reducing and copying out overlap.
-const chunksPerBlock = 4
+const (
+	// chunksPerBlock is how often a block of a large message goes around, so that
+	// copying in, reducing and copying out overlap.
+	chunksPerBlock = 4
+	// StagingThreads is the size of a block of a copy-in kernel: two of them share a
+	// multiprocessor, and one copies while the other waits.
+	StagingThreads = 256
+)
 
 // PlanStaging divides a message of packs packs for a staging buffer of staging
-// bytes: each block has kernels.StagingSlots chunks of its own in it.
-func PlanStaging(packs, staging uint64, maxBlocks uint32, t Tuning) StagingPlan {
+// bytes: each block has kernels.StagingSlots chunks of its own in it. Every thread
+// takes as many packs of a rank's slice of a chunk as any other, where that can be,
+// and as many at once as it can have under way.
+func PlanStaging(packs, staging uint64, ranks int, maxBlocks uint32, t Tuning) StagingPlan {
+	if t.Threads == 0 {
+		t.Threads = min(t.Geometry(packs, maxBlocks).Threads, StagingThreads)
+	}
 	geo := t.Geometry(packs, maxBlocks)
 	slots := uint64(geo.Blocks) * kernels.StagingSlots
 	if most := uint32(staging / (kernels.StagingSlots * kernels.PackBytes)); geo.Blocks > most {
@@ -71,5 +86,12 @@ func PlanStaging(packs, staging uint64, maxBlocks uint32, t Tuning) StagingPlan 
 	}
 	room := staging / (slots * kernels.PackBytes)
 	want := max(CeilDiv(packs, uint64(geo.Blocks)*chunksPerBlock), uint64(geo.Threads))
-	return StagingPlan{Geometry: geo, ChunkPacks: max(min(want, room), 1)}
+	chunk := max(min(want, room), 1)
+	for _, unroll := range []uint64{4, 2, 1} {
+		if even := unroll * uint64(geo.Threads) * uint64(ranks); even <= chunk {
+			chunk = chunk / even * even
+			break
+		}
+	}
+	return StagingPlan{Geometry: geo, ChunkPacks: chunk}
 }

@@ -42,13 +42,15 @@ type withoutBulk struct{ collective.Prepared }
 // Algorithm implements collective.Prepared.
 func (w withoutBulk) Algorithm() string { return "plain-" + w.Prepared.Algorithm() }
 
-// planBulk is planPush for bulk copies: shares are whole lines where they can be.
+// planBulk is planPush for bulk copies: shares are whole lines where they can be,
+// and no multiprocessor has shared memory for a second block.
 func planBulk(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, scratch uint64, t collective.Tuning) slotPlan {
 	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), maxBlocks)
 	slots := uint64(bulkSlots * (ranks - 1) * kernels.PackBytes)
-	geo.Blocks = uint32(max(min(uint64(geo.Blocks), scratch/(slots*linePacks)), 1))
+	geo.Blocks = uint32(max(min(uint64(geo.Blocks), uint64(maxBlocks), scratch/(slots*linePacks)), 1))
 	room := scratch / (uint64(geo.Blocks) * slots) / linePacks * linePacks
 	p := planSlots(c, span, ranks, geo, min(room, pushChunk))
 	p.packs = collective.CeilDiv(p.packs, linePacks) * linePacks
+	p.split(ranks, span.Packs)
 	return p
 }

@@ -33,9 +33,9 @@ func ring() grouptest.Mode {
 func packet() grouptest.Mode {
 	m := p2p("p2p-packet", fallback.Packet)
 	m.Plain = true
-	// The inboxes of 32 blocks hold 16 bytes for 8 of a message, twice, from every
+	// The inboxes of 128 blocks hold 16 bytes for 8 of a message, twice, from every
 	// other rank.
-	m.MaxBytes = func(ranks int) uint64 { return collective.InboxBytes / (32 * 2 * 16 * uint64(ranks-1)) * 32 * 8 }
+	m.MaxBytes = func(ranks int) uint64 { return collective.InboxBytes / (128 * 2 * 16 * uint64(ranks-1)) * 128 * 8 }
 	return m
 }
 

@@ -9,7 +9,7 @@ import (
 // Blocks of each algorithm at most. One-shot is for messages that few blocks
 // move; a packet kernel's blocks have an inbox each.
 const (
-	packetBlocks  = 32
+	packetBlocks  = 128
 	oneShotBlocks = 64
 	ringBlocks    = 24
 	ringSlots     = 4
@@ -19,9 +19,15 @@ const (
 	twoShotUnroll = 2
 	// pushChunk is the packs of one slice that are worth a round of pushing.
 	pushChunk = 4096
+	// splitPacks is the share of a block above which more than two ranks push it in
+	// two rounds: the second is on its way while the first is waited for.
+	splitPacks = 1024
 	// pushFill is how many times its scratch memory a rank may receive by push
-	// before two-shot is the better choice.
-	pushFill = 2
+	// before two-shot is the better choice, where it is less than pushScratch.
+	pushFill    = 2
+	pushScratch = 16 << 20
+	// bulkBytes is the message from which bulk copies are the faster way to push.
+	bulkBytes = 64 << 20
 )
 
 // inboxPackets is how many packets the inbox of a block holds for each other
@@ -53,7 +59,8 @@ type packetPlan struct {
 }
 
 // planPackets gives each thread one packet as long as there are blocks, and
-// then more. ok is false for a message that is too large.
+// then more: a thread that has several waits for them one after the other. ok is
+// false for a message that is too large.
 func planPackets(packets uint64, ranks int, maxBlocks uint32, t collective.Tuning) (p packetPlan, ok bool) {
 	geo := t.Geometry(packets, packetBlocks)
 	geo.Threads = uint32(min(uint64(geo.Threads), max(collective.CeilDiv(inboxPackets(ranks), 32)*32, 64)))
@@ -84,6 +91,14 @@ func planSlots(c collective.Call, span collective.Span, ranks int, geo collectiv
 	return slotPlan{geo, slotPacks * kernels.PackBytes, share(span.Packs, slotPacks), share(c.Count-span.Packs*perPack, slotPacks*perPack)}
 }
 
+// split tells a plan for push to take what would be one round in two.
+func (p *slotPlan) split(ranks int, packs uint64) {
+	parts := uint64(p.Blocks) * uint64(ranks)
+	if ranks > 2 && p.packs > splitPacks && p.packs*parts >= packs {
+		p.packs = collective.CeilDiv(collective.CeilDiv(p.packs, 2), uint64(p.Threads)) * uint64(p.Threads)
+	}
+}
+
 // planPush takes as many blocks as have something to move, at most as many as
 // have room for their slots in scratch: a row for each other rank.
 func planPush(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, scratch uint64, t collective.Tuning) slotPlan {
@@ -91,7 +106,9 @@ func planPush(c collective.Call, span collective.Span, ranks int, maxBlocks uint
 	slots := uint64(pushSlots * (ranks - 1) * kernels.PackBytes)
 	geo.Blocks = uint32(max(min(uint64(geo.Blocks), scratch/slots), 1))
 	room := scratch / (uint64(geo.Blocks) * slots)
-	return planSlots(c, span, ranks, geo, max(min(room, pushChunk), 1))
+	p := planSlots(c, span, ranks, geo, max(min(room, pushChunk), 1))
+	p.split(ranks, span.Packs)
+	return p
 }
 
 // planRing divides the ring's scratch among blocks and slots.
@@ -101,23 +118,25 @@ func planRing(c collective.Call, span collective.Span, ranks int, maxBlocks uint
 }
 
 // choose picks the algorithm for a message when the mode is plain p2p. The
-// limits are defaults by world size: packets move 2(n-1) messages over each link
-// where push and two-shot move 2(n-1)/n, so their range shrinks as n grows. Push
-// waits for its peers less often than two-shot, but is fast only as long as its
-// scratch memory holds most of what a rank receives. Mode auto measures instead.
+// limits are defaults by world size, from docs/measurements for 2 to 4 ranks:
+// packets move 2(n-1) messages over each link where push and two-shot move 2(n-1)/n,
+// so their range shrinks as n grows. Push stores, which is faster than two-shot's
+// loads, but only with scratch memory for large slots. Mode auto measures instead.
 func choose(bytes uint64, ranks int, scratch uint64) Algorithm {
 	packet := uint64(32 << 10)
 	switch {
 	case ranks <= 2:
-		packet = 256 << 10
+		packet = 512 << 10
 	case ranks <= 4:
 		packet = 64 << 10
 	}
 	switch {
 	case bytes <= min(packet, maxPacketBytes(ranks)):
 		return Packet
-	case bytes*uint64(ranks-1)/uint64(ranks) <= pushFill*scratch:
-		return Push
+	case scratch < pushScratch && bytes*uint64(ranks-1)/uint64(ranks) > pushFill*scratch:
+		return TwoShot
+	case bytes >= bulkBytes:
+		return PushBulk
 	}
-	return TwoShot
+	return Push
 }

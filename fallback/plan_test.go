@@ -173,8 +173,16 @@ func TestChoose(t *testing.T) {
 				t.Fatalf("%d bytes among %d ranks are packets and do not fit", a, ranks)
 			}
 		}
-		if choose(1, ranks, collective.ScratchBytes) != Packet || choose(1<<20, ranks, collective.ScratchBytes) != Push || choose(1<<30, ranks, collective.ScratchBytes) != TwoShot {
-			t.Fatalf("%s for a byte, %s for a MiB, %s for a GiB", choose(1, ranks, collective.ScratchBytes), choose(1<<20, ranks, collective.ScratchBytes), choose(1<<30, ranks, collective.ScratchBytes))
+		for _, c := range []struct {
+			bytes, scratch uint64
+			want           Algorithm
+		}{
+			{1, collective.ScratchBytes, Packet}, {1 << 20, collective.ScratchBytes, Push}, {1 << 30, collective.ScratchBytes, TwoShot},
+			{1, 32 << 20, Packet}, {16 << 20, 32 << 20, Push}, {1 << 30, 32 << 20, PushBulk},
+		} {
+			if got := choose(c.bytes, ranks, c.scratch); got != c.want {
+				t.Fatalf("%s for %d bytes with %d of scratch memory, want %s", got, c.bytes, c.scratch, c.want)
+			}
 		}
 	})
 }

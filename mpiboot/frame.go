@@ -39,11 +39,12 @@ const (
 	kindFiles
 	kindBcastFiles
 	kindReduce
-	lastKind = kindReduce
+	kindStart
+	lastKind = kindStart
 )
 
 func (k kind) String() string {
-	return [...]string{"?", "hello", "bye", "barrier", "all-gather", "broadcast", "vote", "file exchange", "file broadcast", "all-reduce"}[min(k, lastKind)]
+	return [...]string{"?", "hello", "bye", "barrier", "all-gather", "broadcast", "vote", "file exchange", "file broadcast", "all-reduce", "start"}[min(k, lastKind)]
 }
 
 // message is what one rank sends to another in one operation.

@@ -19,9 +19,9 @@ type CopyIn struct {
 	tuning  collective.Tuning
 }
 
-// copyInBlocks bounds the grid: copying in and out takes more blocks than the
-// switch needs to reduce.
-const copyInBlocks = 64
+// copyInBlocks bounds the grid: copying in and out takes more threads than the
+// switch needs to reduce. They fill 64 multiprocessors.
+const copyInBlocks = 128
 
 // NewCopyIn allocates a staging buffer of at least staging bytes on every rank
 // and binds it to a multicast object. It is collective.
@@ -66,7 +66,7 @@ func (c *CopyIn) Prepare(call collective.Call) (collective.Prepared, error) {
 		return p, nil
 	}
 	g := c.group
-	plan := collective.PlanStaging(collective.CeilDiv(call.Bytes(), kernels.PackBytes), c.staging.Bytes(), min(g.MaxBlocks(), copyInBlocks), c.tuning)
+	plan := collective.PlanStaging(collective.CeilDiv(call.Bytes(), kernels.PackBytes), c.staging.Bytes(), g.Size(), min(g.MaxBlocksOf(collective.StagingThreads), copyInBlocks), c.tuning)
 	args := kernels.Args{Chunk: plan.ChunkPacks, Scratch: uint64(c.staging.Local()), MulticastIn: uint64(c.channel.At(0))}
 	return g.NewLaunch(kernels.NVLSCopyIn, call, plan.Geometry, args)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/fallback"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/tuning"
 )
@@ -33,6 +34,7 @@ const leastCopyEngine = 4 << 20
 const (
 	quickWarmup   = 2
 	quickIters    = 5
+	quickRepeats  = 3
 	searchIters   = 20
 	searchRepeats = 3
 	searchModes   = 3
@@ -95,7 +97,7 @@ func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 			continue
 		}
 		a := attempt{mode: m}
-		ok, err := t.try(ctx, &a, size, quickIters, 1, 0)
+		ok, err := t.try(ctx, &a, size, quickIters, quickRepeats, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -180,12 +182,14 @@ func (t *table) search(ctx context.Context, best []attempt, size uint64) ([]atte
 }
 
 // geometries are the grids and blocks worth trying for a size: the automatic one,
-// and for what keeps more than one block busy, others.
+// and for what keeps more than one block busy, others. A multiprocessor runs two
+// blocks of half the largest size at once.
 func geometries(size uint64, maxBlocks uint32) []collective.Tuning {
 	out := []collective.Tuning{{}}
 	for _, threads := range []uint32{256, 512} {
-		for _, blocks := range []uint32{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 132} {
-			if blocks <= maxBlocks && uint64(blocks)*uint64(threads)*16 <= 4*size {
+		most := maxBlocks * kernels.MaxThreads / threads
+		for _, blocks := range []uint32{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 132, 256} {
+			if blocks <= most && uint64(blocks)*uint64(threads)*16 <= 4*size {
 				out = append(out, collective.Tuning{Blocks: blocks, Threads: threads})
 			}
 		}
@@ -193,8 +197,8 @@ func geometries(size uint64, maxBlocks uint32) []collective.Tuning {
 	return out
 }
 
-// try times an attempt: the slowest rank's time of one iteration, the shortest of
-// repeats. ok is false when the mode cannot take the size, and when it is hopeless
+// try times an attempt as the run is timed, with or without a graph: the slowest
+// rank's time of one iteration, the shortest of repeats. ok is false when the mode cannot take the size, and when it is hopeless
 // beside what took least, 0 for nothing.
 func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats int, least time.Duration) (ok bool, err error) {
 	b := t.b
@@ -216,8 +220,13 @@ func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats
 			return false, err
 		}
 	}
+	run, free, err := b.batch(ctx, calls, iters)
+	if err != nil {
+		return false, err
+	}
+	defer free()
 	for i := range repeats {
-		took, err := b.loop(ctx, calls, iters)
+		took, err := b.section(ctx, run)
 		if err != nil {
 			return false, err
 		}

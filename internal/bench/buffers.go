@@ -13,8 +13,9 @@ import (
 const (
 	// slotAlign is the alignment of buffers that iterations rotate through.
 	slotAlign = 512
-	// maxSlots bounds how many buffers they rotate through.
-	maxSlots = 16
+	// maxSlots bounds how many buffers they rotate through: more than the iterations
+	// that are usual.
+	maxSlots = 32
 )
 
 // buffers is the send and the receive region of this rank: in one symmetric

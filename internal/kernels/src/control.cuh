@@ -59,8 +59,7 @@ enum Stage : u32 {
   kStart = 1,      // waiting for the peers' kernels to start
   kEnd = 2,        // waiting for the peers to finish
   kTile = 3,       // in place, waiting for the peers to have read
-  kCopied = 4,     // copy-in: waiting for the peers' chunk to be in staging
-  kReduced = 5,    // copy-in: waiting for the peers' part of the result
+  kStaged = 4,     // copy-in: waiting for the peers' chunk to be in staging, and their part of the last result
   kRingData = 6,   // ring: waiting for the previous rank's data
   kRingCredit = 7, // ring: waiting for the next rank to free a slot
   kPacket = 8,     // waiting for a peer's packet

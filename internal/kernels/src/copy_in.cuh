@@ -4,9 +4,12 @@
 // the same pipeline on any GPUs.
 //
 // Each block is a pipeline of its own with three staging slots: in step k it
-// copies chunk k in, reduces chunk k-1 and copies chunk k-2 out, so its waits
-// lie behind work. Chunk k+3 may overwrite slot k once reduced(k) was awaited:
-// by then every rank has read and written what it had to in that slot.
+// copies chunk k in, reduces chunk k-1 and copies chunk k-2 out. One arrival ends
+// a step, and is awaited in the next one behind the copying in: it says that chunk k
+// is in staging and that this rank's part of the result of chunk k-1 is with all.
+// Chunk k+3 overwrites the slot of chunk k in step k+3, when the arrival of step
+// k+1 has been awaited, behind which no rank reads or writes that slot but its
+// own, and that one has copied it out in step k+2.
 #pragma once
 #include "two_shot.cuh"
 
@@ -32,39 +35,32 @@ struct CopyIn {
     return left < n ? left : n;
   }
 
-  DEVICE void in(u32 k) const {
-    constexpr int U = 4;
-    u64 n = size(k), w = whole(k, a.in), to = a.scratch + slot(k), from = a.in + first(k) * 16;
+  // Copies n packs.
+  static DEVICE void copy(u64 from, u64 to, u64 n) {
     u32 step = blockSize();
-    u64 i = threadIndex();
-    for (; i + (U - 1) * step < w; i += U * step) {
+    unrolled<4>(threadIndex(), step, n, [&]<int U>(u64 i) INLINE {
       Pack v[U];
 #pragma unroll
       for (int u = 0; u < U; u++) v[u] = loadPack(from + (i + u * step) * 16);
 #pragma unroll
       for (int u = 0; u < U; u++) storePack(to + (i + u * step) * 16, v[u]);
-    }
-    for (; i < w; i += step) storePack(to + i * 16, loadPack(from + i * 16));
-    for (; i < n; i += step) {
+    });
+  }
+  DEVICE void in(u32 k) const {
+    u64 n = size(k), w = whole(k, a.in), to = a.scratch + slot(k);
+    copy(a.in + first(k) * 16, to, w);
+#pragma unroll 1
+    for (u64 i = w + threadIndex(); i < n; i += blockSize()) {
       u64 e = (first(k) + i) * kPerPack<T>;
       u64 lo = loadEight<T>(a.in, e, a.count), hi = loadEight<T>(a.in, e + kPerEight<T>, a.count);
       storePack(to + i * 16, Pack{{u32(lo), u32(lo >> 32), u32(hi), u32(hi >> 32)}});
     }
   }
   DEVICE void out(u32 k) const {
-    constexpr int U = 4;
-    u64 n = size(k), w = whole(k, a.out), from = a.scratch + slot(k), to = a.out + first(k) * 16;
-    u32 step = blockSize();
-    u64 i = threadIndex();
-    for (; i + (U - 1) * step < w; i += U * step) {
-      Pack v[U];
-#pragma unroll
-      for (int u = 0; u < U; u++) v[u] = loadPack(from + (i + u * step) * 16);
-#pragma unroll
-      for (int u = 0; u < U; u++) storePack(to + (i + u * step) * 16, v[u]);
-    }
-    for (; i < w; i += step) storePack(to + i * 16, loadPack(from + i * 16));
-    for (; i < n; i += step) {
+    u64 n = size(k), w = whole(k, a.out), from = a.scratch + slot(k);
+    copy(from, a.out + first(k) * 16, w);
+#pragma unroll 1
+    for (u64 i = w + threadIndex(); i < n; i += blockSize()) {
       u64 e = (first(k) + i) * kPerPack<T>;
       Pack v = loadPack(from + i * 16);
       storeEight<T>(a.out, e, a.count, u64(v.w[0]) | u64(v.w[1]) << 32);
@@ -83,24 +79,16 @@ struct CopyIn {
   DEVICE void run() const {
     Barrier barrier(a);
     if (!has(0)) return;  // the same blocks on every rank
-    u32 copied = 0, reduced = 0;
+    u32 before = 0;       // the arrival of the step before
 #pragma unroll 1
     for (u32 k = 0; k < 2 || has(k - 2); k++) {
-      // in(k), reduce(k-1), out(k-2), where there is such a chunk.
-      u32 copiedBefore = copied, reducedBefore = reduced;
-      if (has(k)) {
-        in(k);
-        copied = barrier.arrive();
+      if (has(k)) in(k);
+      if (k >= 1) {
+        if (!barrier.wait(before, kStaged)) return;
+        if (has(k - 1)) reduce(k - 1);
+        if (k >= 2) out(k - 2);
       }
-      if (k >= 1 && has(k - 1)) {
-        if (!barrier.wait(copiedBefore, kCopied)) return;
-        reduce(k - 1);
-        reduced = barrier.arrive();
-      }
-      if (k >= 2) {
-        if (!barrier.wait(reducedBefore, kReduced)) return;
-        out(k - 2);
-      }
+      if (k == 0 || has(k - 1)) before = barrier.arrive();
     }
     barrier.commit();
   }

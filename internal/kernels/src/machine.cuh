@@ -3,7 +3,8 @@
 // without NVIDIA's headers, so what they need is spelled out here.
 #pragma once
 
-#define DEVICE __attribute__((device)) inline __attribute__((always_inline))
+#define INLINE __attribute__((always_inline))
+#define DEVICE __attribute__((device)) inline INLINE
 #define KERNEL extern "C" __attribute__((global))
 #define SHARED __attribute__((shared))
 
@@ -28,6 +29,22 @@ DEVICE u64 nanoseconds() {
   u64 t;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
   return t;
+}
+
+// Calls body with units that one thread takes, step apart from i on and before end:
+// body<U>(i) for as long as U are left, then for half as many, down to one. So a
+// thread that has less than U has its accesses under way together too.
+template <int U, bool kRest = false, class Body>
+DEVICE void unrolled(u64 i, u64 step, u64 end, const Body& body) {
+  if constexpr (kRest) {
+    if (i + (U - 1) * step < end) {
+      body.template operator()<U>(i);
+      i += U * step;
+    }
+  } else {
+    for (; i + (U - 1) * step < end; i += U * step) body.template operator()<U>(i);
+  }
+  if constexpr (U > 1) unrolled<U / 2, true>(i, step, end, body);
 }
 
 // Sixteen bytes, the widest access of one thread.
@@ -56,13 +73,17 @@ DEVICE void storePacket(u64 a, u64 data, u32 flag) {
   u64 lo = u32(data) | u64(flag) << 32, hi = data >> 32 | u64(flag) << 32;
   asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1,%2};" ::"l"(a), "l"(lo), "l"(hi) : "memory");
 }
-// Tells whether both halves have the flag; data is theirs if so.
-DEVICE bool loadPacket(u64 a, u32 flag, u64* data, u32* seen) {
+struct Packet {
   u64 lo, hi;
-  asm volatile("ld.relaxed.sys.global.v2.b64 {%0,%1}, [%2];" : "=l"(lo), "=l"(hi) : "l"(a) : "memory");
-  *data = u32(lo) | hi << 32;
-  *seen = u32(lo >> 32);
-  return u32(lo >> 32) == flag && u32(hi >> 32) == flag;
+  DEVICE u32 flag() const { return u32(lo >> 32); }
+  // Whether both halves have the flag; data is theirs if so.
+  DEVICE bool has(u32 f) const { return flag() == f && u32(hi >> 32) == f; }
+  DEVICE u64 data() const { return u32(lo) | hi << 32; }
+};
+DEVICE Packet loadPacket(u64 a) {
+  Packet p;
+  asm volatile("ld.relaxed.sys.global.v2.b64 {%0,%1}, [%2];" : "=l"(p.lo), "=l"(p.hi) : "l"(a) : "memory");
+  return p;
 }
 
 // Flags between ranks. Release makes every earlier access of the block (ordered

@@ -25,15 +25,14 @@ DEVICE typename T::Acc unitElement(u64 v, u32 i) {
   return T::decode(typename T::Storage(v >> (i * (64 / kPerEight<T>)&63)));
 }
 
-// Waits for a packet; false after the deadline.
-DEVICE bool receivePacket(const Args& a, u64 at, u32 flag, u32 peer, u64* data) {
-  u32 seen;
-  if (loadPacket(at, flag, data, &seen)) return true;
+// Waits for a packet that was not there; false after the deadline.
+DEVICE bool receivePacket(const Args& a, u64 at, u32 flag, u32 peer, Packet* p) {
   u64 deadline = nanoseconds() + a.timeout;
   do {
-    if (loadPacket(at, flag, data, &seen)) return true;
+    *p = loadPacket(at);
+    if (p->has(flag)) return true;
   } while (nanoseconds() < deadline);
-  report(a, kPacket, peer, flag, seen);
+  report(a, kPacket, peer, flag, p->flag());
   return false;
 }
 
@@ -71,14 +70,22 @@ DEVICE void packetOneShot(const Args& a) {
 #pragma unroll 1
   for (u64 i = begin; i < end; i += blockSize()) {
     u64 mine = i == begin ? early : loadUnit<T>(a.in, i, a.count);
+    // Look at the packets of all peers at once, a row each in the order of ranks, and
+    // then wait for those that are not there one by one.
+    u64 arrivals = a.scratch + sendRow + i * 16;
+    Packet packets[N - 1];
+#pragma unroll
+    for (u32 r = 0; r < N - 1; r++) packets[r] = loadPacket(arrivals + (N == 2 || r + 1 < a.ranks ? r : 0) * row);
     typename T::Acc acc[kPerEight<T>];
 #pragma unroll
     for (int q = 0; q < N; q++) {
       if (!present<N>(a, q)) break;
       u64 v = mine;
       if (q != a.rank) {
-        u32 at = q < a.rank ? q : q - 1;
-        if (!receivePacket(a, a.scratch + sendRow + at * row + i * 16, flag, q, &v)) return;
+        u32 r = q < a.rank ? q : q - 1;  // rows leave out the receiver
+        Packet p = q < a.rank ? packets[q < N - 1 ? q : 0] : packets[q > 0 ? q - 1 : 0];
+        if (!p.has(flag) && !receivePacket(a, arrivals + r * row, flag, q, &p)) return;
+        v = p.data();
       }
 #pragma unroll
       for (u32 k = 0; k < kPerEight<T>; k++)

@@ -76,7 +76,6 @@ struct PushPass {
   DEVICE bool has(u32 k) const { return first(k, 0) < units; }
 
   DEVICE void push(u32 k) const {
-    constexpr int U = Units::kUnroll;
     u32 step = blockSize();
 #pragma unroll 1
     for (u32 d = 1; d < a.ranks; d++) {
@@ -84,41 +83,33 @@ struct PushPass {
       u64 from = first(k, peer), to = end(from);
       // The peer finds rank+i's slice in row i-1, counted from itself.
       u64 row = peerScratch(a, peer) + slot(k) + u64(a.ranks - d - 1) * a.slotBytes - from * Units::kBytes;
-      u64 i = from + threadIndex();
-      for (; i + (U - 1) * step < to; i += U * step) {
+      unrolled<Units::kUnroll>(from + threadIndex(), step, to, [&]<int U>(u64 i) INLINE {
         typename Units::Value v[U];
 #pragma unroll
         for (int u = 0; u < U; u++) v[u] = Units::load(Units::at(a, a.in, i + u * step));
 #pragma unroll
         for (int u = 0; u < U; u++) Units::store(row + (i + u * step) * Units::kBytes, v[u]);
-      }
-      for (; i < to; i += step) Units::store(row + i * Units::kBytes, Units::load(Units::at(a, a.in, i)));
+      });
     }
-  }
-  template <int U>
-  DEVICE void finishUnits(u64 i, u32 step, u64 row) const {
-    u64 own[U], slots[U];
-    typename Units::Value v[U];
-#pragma unroll
-    for (int u = 0; u < U; u++) {
-      own[u] = Units::at(a, a.in, i + u * step);
-      slots[u] = row + (i + u * step) * Units::kBytes;
-    }
-    Units::template reduce<U>(a, own, slots, v);
-#pragma unroll
-    for (int u = 0; u < U; u++)
-#pragma unroll
-      for (int r = 0; r < N; r++)
-        if (present<N>(a, r)) Units::store(Units::at(a, a.peerOut[r], i + u * step), v[u]);
   }
   DEVICE void finish(u32 k) const {
-    constexpr int U = Units::kReduce;
     u64 from = first(k, a.rank), to = end(from), row = a.scratch + slot(k) - from * Units::kBytes;
     u32 step = blockSize();
-    u64 i = from + threadIndex();
-    for (; i + (U - 1) * step < to; i += U * step) finishUnits<U>(i, step, row);
-    if constexpr (U > 1)
-      for (; i < to; i += step) finishUnits<1>(i, step, row);
+    unrolled<Units::kReduce>(from + threadIndex(), step, to, [&]<int U>(u64 i) INLINE {
+      u64 own[U], slots[U];
+      typename Units::Value v[U];
+#pragma unroll
+      for (int u = 0; u < U; u++) {
+        own[u] = Units::at(a, a.in, i + u * step);
+        slots[u] = row + (i + u * step) * Units::kBytes;
+      }
+      Units::template reduce<U>(a, own, slots, v);
+#pragma unroll
+      for (int u = 0; u < U; u++)
+#pragma unroll
+        for (int r = 0; r < N; r++)
+          if (present<N>(a, r)) Units::store(Units::at(a, a.peerOut[r], i + u * step), v[u]);
+    });
   }
 
   // Arrivals in order: pushed(0), then for each k pushed(k+1), done(k): while a

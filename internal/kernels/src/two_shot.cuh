@@ -8,9 +8,7 @@
 // step-th. Offsets count from where the buffers' packs begin.
 template <class Fabric>
 DEVICE void reduceAndStore(const Args& a, const u64 (&out)[kMaxRanks], u64 multicast, u64 base, u64 first, u64 end, u64 step) {
-  constexpr int U = Fabric::kUnroll;
-  u64 p = first;
-  for (; p + (U - 1) * step < end; p += U * step) {
+  unrolled<Fabric::kUnroll>(first, step, end, [&]<int U>(u64 p) INLINE {
     u64 offset[U];
     Pack v[U];
 #pragma unroll
@@ -18,15 +16,7 @@ DEVICE void reduceAndStore(const Args& a, const u64 (&out)[kMaxRanks], u64 multi
     Fabric::template reduce<U>(a, offset, v);
 #pragma unroll
     for (int u = 0; u < U; u++) Fabric::store(a, out, multicast, offset[u], v[u]);
-  }
-  if constexpr (U > 1) {
-    for (; p < end; p += step) {
-      u64 offset[1] = {base + p * 16};
-      Pack v[1];
-      Fabric::template reduce<1>(a, offset, v);
-      Fabric::store(a, out, multicast, offset[0], v[0]);
-    }
-  }
+  });
 }
 
 template <class T, class Op, int N, class Fabric>
