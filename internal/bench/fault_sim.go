@@ -6,7 +6,6 @@ import (
 
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
-	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 )
 
 // simFaults makes what sim.faults says about this rank into the hook of the
@@ -38,7 +37,7 @@ func (b *bench) simFaults() func(call string, n int) device.Code {
 // may be taken for the program's own failure.
 func (b *bench) tellFaults() {
 	for _, text := range b.cfg.Sim.Faults {
-		b.record.decide(result.Decision{Requested: "sim", Chosen: "injected fault", Reason: "sim.faults has " + text})
+		b.record.note("The software device has an injected fault: sim.faults has %s", text)
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
-	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/site"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/tuning"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
@@ -128,7 +127,7 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	if simulated && off == "" {
 		if vendor, _ := site.MulticastOff("", os.Getenv, false); vendor != "" {
-			b.record.decide(result.Decision{Requested: "sim", Chosen: "multicast of the software device", Reason: vendor + " is for hardware; multicast = \"off\" switches it off here"})
+			b.record.note("The software device has multicast: %s is for hardware, and multicast = \"off\" switches it off here", vendor)
 		}
 	}
 	name := "cuda"
@@ -145,7 +144,7 @@ func (b *bench) run(ctx context.Context) error {
 		return err
 	}
 	if simulated && b.cfg.Sim.WeakMemory() {
-		b.record.decide(result.Decision{Requested: "sim", Chosen: fmt.Sprintf("the weak memory model, seed %d", b.cfg.Sim.Seed), Reason: "sim.weak or sim.seed is set"})
+		b.record.note("The software device has the weak memory model, seed %d: sim.weak or sim.seed is set", b.cfg.Sim.Seed)
 	}
 	b.injectFaults()
 	b.trapKernels()

@@ -186,6 +186,13 @@ func (r *record) decide(d result.Decision) {
 	r.change(func() { r.run.Decisions = append(r.run.Decisions, d) })
 }
 
+// note records, and prints at once, what a reader of the numbers must know.
+func (r *record) note(format string, args ...any) {
+	text := oneLine(fmt.Sprintf(format, args...))
+	r.change(func() { r.run.Notes = append(r.run.Notes, text) })
+	r.line("%s", text)
+}
+
 // decideNow records a decision and prints it.
 func (r *record) decideNow(d result.Decision) {
 	r.decide(d)

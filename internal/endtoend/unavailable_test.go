@@ -54,7 +54,10 @@ func TestSiteSwitch(t *testing.T) {
 			}
 			multicast := strings.Contains(string(calls), "cuMulticast")
 			if tt.off == "" {
-				o.want(t, 0)
+				o.want(t, 0, "# The software device has multicast: "+tt.env+" in the environment is for hardware")
+				if strings.Contains(o.stdout, "Mode sim") || o.run == nil || len(o.run.Notes) != 1 {
+					t.Error("the note reads as one about a mode, or is not in the result")
+				}
 				if !multicast {
 					t.Error("NVLS ran without a multicast call")
 				}

@@ -50,7 +50,8 @@ type Run struct {
 	// Name is what charts and reports call the run; "" leaves it to them.
 	Name string `json:"name,omitempty"`
 	// Notes say what a reader of the numbers must know: where they are from if
-	// this program did not measure them, and how they were converted.
+	// this program did not measure them, and how they were converted; what the
+	// software device was made to do.
 	Notes []string `json:"notes,omitempty"`
 
 	WorldSize int `json:"world_size"`
