@@ -72,11 +72,10 @@ var excuses = []excuse{
 			return isBar(m) && m.afterWait() && !m.passes(m.Line-1, otherAccess, isBarrier)
 		}},
 	{title: "Bulk push: wait for copies behind a wait that has failed",
-		why: "It keeps the block, which gives up, from ending while copies read its shared memory: behind it the kernel ends, without an announcement and without keeping its count. Nothing is claimed.",
+		why: "Behind it the kernel ends, without an announcement and without keeping its count: the block has given up. It keeps the block from ending while copies read its shared memory, for which a wait for the reading is enough; a mutant that does not wait is found out, in rounds in which waits fail. Equivalent.",
 		fits: func(m *Mutant) bool {
-			return strings.HasPrefix(m.Kind, "bulk copies ") && !m.passes(m.Line-1, anyAccess, nil) && !m.passes(m.Line-1, keptCount, nil)
-		},
-		unreachable: "No wait fails in the workload."},
+			return m.Kind == "bulk copies waited for until read only" && !m.passes(m.Line-1, anyAccess, nil) && !m.passes(m.Line-1, keptCount, nil)
+		}},
 	{title: "Rest of a loop that is not unrolled",
 		why:         "The loop before it has gone on for as long as this one would: dead code.",
 		fits:        func(m *Mutant) bool { return m.afterSameLoop() },

@@ -117,6 +117,13 @@ const stubborn = 10
 // Try runs the workload with a mutant until something goes wrong.
 func (r *Runner) Try(m *Mutant) (Outcome, error) {
 	out, err := r.try(m, 0, r.seeds)
+	if err == nil && out.Tried == 0 {
+		d, err := collective.ParseDType(m.Element)
+		if err == nil {
+			err = r.impatient(m, d, &out)
+		}
+		return out, err
+	}
 	if err != nil || out.Killed() || out.Why() != "" {
 		return out, err
 	}
@@ -171,6 +178,9 @@ func (r *Runner) try(m *Mutant, first, limit uint64) (Outcome, error) {
 	return out, nil
 }
 
+// gaveUp is the verdict on a wait that ran into its deadline.
+const gaveUp = "a wait without end"
+
 // verdict says in few words how a mutant was found out.
 func verdict(err error) string {
 	s := err.Error()
@@ -179,10 +189,10 @@ func verdict(err error) string {
 		return "wrong result"
 	case strings.Contains(s, "data race"):
 		return "data race"
-	case strings.Contains(s, "gave up"):
-		return "a wait without end"
 	case strings.Contains(s, "the device failed"):
 		return "fault"
+	case strings.Contains(s, "gave up"):
+		return gaveUp
 	}
 	return strings.SplitN(s, ":", 2)[0]
 }
