@@ -119,8 +119,7 @@ func TestOneBarrierRemoved(t *testing.T) {
 	}{
 		{"nvls-zero-copy", 1, 1, "the peers' start"},
 		{"nvls-zero-copy", 2, 1, "the peers' end"},
-		{"nvls-copy-in", 4, 1, "the peers' copies"},
-		{"nvls-copy-in", 5, 1, "the peers' results"},
+		{"nvls-copy-in", 4, 1, "the peers' copies and results"},
 		{"ring", 6, 1, "the previous rank's data"},
 		{"p2p-one-shot", 1, 1, "the peers' start"},
 		{"p2p-one-shot", 2, 20, "the peers' end"}, // only the next call's input shows it
@@ -132,8 +131,7 @@ func TestOneBarrierRemoved(t *testing.T) {
 		{"p2p-push-bulk", 9, 1, "the peers' inputs"},
 		{"p2p-push-bulk", 10, 1, "the peers' results"},
 		{"p2p-packet", 8, 1, "a peer's packet"},
-		{"p2p-copy-in", 4, 1, "the peers' copies"},
-		{"p2p-copy-in", 5, 1, "the peers' results"},
+		{"p2p-copy-in", 4, 1, "the peers' copies and results"},
 		{"p2p-copy-engine", 11, 1, "the peers' copies into scratch memory"},
 		{"p2p-copy-engine", 12, 1, "the peers' copies of results"},
 	} {
