@@ -5,5 +5,11 @@
 // has survived: either the workload is too weak, or the mutant is as good as the
 // kernel, for a reason that stands in equivalent.go.
 //
-// The same workload explores the kernels as they are, with many seeds.
+// Of the copy engines' calls the graph is broken too: each edge between its branches
+// is left out. The same workload explores the kernels as they are, with many seeds.
+//
+// Rules:
+//
+//   - Excuses are read from a kernel's text alone, and fit no mutant that was found out.
+//   - The report says which mutants lie where no round has been, and why.
 package mutation
