@@ -29,8 +29,8 @@ func Report(w io.Writer, all []Outcome, seeds uint64, which string) error {
 	if which != "" {
 		fmt.Fprintf(&b, "Not all kernels: those that `-mutation.kernels %s` chose.\n\n", which)
 	}
-	fmt.Fprintf(&b, "%d mutants: %d found out, %d not and explained below, %d on lines that no round executes and explained below, %d not explained. Each ran up to %d rounds of 5 calls among 2 and 4 ranks, and half as many among 8, wherever its line was reached.\n\n",
-		len(all), killed, equivalent, idle, len(all)-killed-equivalent-idle, seeds)
+	fmt.Fprintf(&b, "%d mutants: %d found out, %d not and explained below, %d on lines that no round executes and explained below, %d not explained. Each ran up to %d rounds of 5 calls among 2 and 4 ranks, and half as many among 8, wherever its line was reached; where these never came, up to %d calls in which waits fail.\n\n",
+		len(all), killed, equivalent, idle, len(all)-killed-equivalent-idle, seeds, impatientSeeds)
 	byModule(&b, all)
 	byKind(&b, all)
 	survivors(&b, all)
