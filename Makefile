@@ -50,7 +50,7 @@ kernels: ## Compile the kernels to PTX (needs clang-19)
 MUTATION_JOBS ?= 2
 MUTATION_KERNELS := push/float push_bulk/float ring/float one_shot/float copy_in/float packet/float two_shot/float nvls_copy_in nvls_zero_copy local_reduce/float rank_barrier/float copy_engine/float
 .PHONY: mutation
-mutation: ## Break the kernels in every place, see that tests notice, write docs/mutation.md (about 9 minutes)
+mutation: ## Break the kernels in every place, see that tests notice, write docs/mutation.md (about 8 minutes)
 	rm -rf bin/mutation && mkdir -p bin/mutation
 	$(GO) test -c -o bin/mutation/test ./internal/mutation
 	printf '%s\n' $(MUTATION_KERNELS) | xargs -P $(MUTATION_JOBS) -I KERNEL sh -c 'f=bin/mutation/$$(echo KERNEL | tr / _); \

@@ -33,9 +33,6 @@ var excuses = []excuse{
 	{title: "Barrier that sets back the block's flag for failed waits",
 		why:  "It keeps a thread from setting the flag before thread 0 has cleared it. Only a block in which a wait has failed at once could tell, and the wait's own failure is reported in any case.",
 		fits: func(m *Mutant) bool { return isBar(m) && m.clearsFlag() }},
-	{title: "Loop before the loop for the rest",
-		why:  "What an unrolled loop leaves, the loop behind it does, and what a loop over whole packs leaves, the loop over elements: from the same place on, slower, with the same result. Equivalent.",
-		fits: func(m *Mutant) bool { return isLoop(m) && m.restFollows() }},
 	{title: "Ring: wait for a slot before the first message of a round",
 		why: "A rank that begins a round has received every chunk of the round before, finished. Each of these has gone through the slots of the next rank, so that rank has read all that was sent to it. The wait is never needed, nor is what it orders: the data themselves have come around. Equivalent.",
 		fits: func(m *Mutant) bool {
@@ -76,10 +73,6 @@ var excuses = []excuse{
 		fits: func(m *Mutant) bool {
 			return m.Kind == "bulk copies waited for until read only" && !m.passes(m.Line-1, anyAccess, nil) && !m.passes(m.Line-1, keptCount, nil)
 		}},
-	{title: "Rest of a loop that is not unrolled",
-		why:         "The loop before it has gone on for as long as this one would: dead code.",
-		fits:        func(m *Mutant) bool { return m.afterSameLoop() },
-		unreachable: "No input leaves anything for it: where the loop before it ends, so does this one."},
 	{title: "Rank barrier: look at the own status",
 		why: "The status is in this GPU's memory and a kernel before on the same stream has stored it, whose end the start of this one is behind. Nobody else stores to it. Equivalent, at any scope.",
 		fits: func(m *Mutant) bool {
@@ -244,72 +237,10 @@ func (m *Mutant) waitsNextFor(stage kernels.Stage) bool {
 	return waits == 0
 }
 
-// afterSameLoop tells whether the line stands in a loop right behind one that
-// ends when the same condition does.
-func (m *Mutant) afterSameLoop() bool {
-	if m.lines == nil {
-		return false
-	}
-	i := m.Line - 1
-	for i > 0 && !(label.MatchString(m.lines[i]) && strings.Contains(m.lines[i+1], ".pragma \"nounroll\"")) {
-		i--
-	}
-	// The jump back: what stands behind it belongs to no loop.
-	end, begin := -1, label.FindStringSubmatch(m.lines[max(i, 0)])
-	for j := i; begin != nil && j < len(m.lines); j++ {
-		if back := jump.FindStringSubmatch(m.lines[j]); back != nil && back[2] == begin[1] {
-			end = j
-		}
-	}
-	if m.Line-1 > end {
-		return false
-	}
-	// The test before it, and what stands before that.
-	var over []string
-	for i--; i > 2 && !label.MatchString(m.lines[i]); i-- {
-		if e := beyond.FindStringSubmatch(m.lines[i]); e != nil {
-			over = e
-		}
-	}
-	if i <= 2 || over == nil || !jump.MatchString(m.lines[i-1]) {
-		return false
-	}
-	before := within.FindStringSubmatch(m.lines[i-2])
-	return before != nil && over[1] == before[1] && over[2] == before[2]
-}
-
 // afterWait tells whether the line is the barrier behind which a block asks whether
 // a wait has failed.
 func (m *Mutant) afterWait() bool {
 	return m.Line < len(m.lines) && strings.Contains(m.lines[m.Line], "ld.volatile.shared.u32") && strings.Contains(m.lines[m.Line], "[blockFailed]")
-}
-
-var (
-	within = line(`setp\.lt\.u(?:32|64)\s+%p\d+, (%rd?\d+), (%rd?\d+);`)
-	beyond = line(`setp\.ge\.u(?:32|64)\s+%p\d+, (%rd?\d+), (%rd?\d+);`)
-)
-
-// restFollows tells whether the place that the loop that ends here has come to is
-// looked at once more right behind it, for another loop.
-func (m *Mutant) restFollows() bool {
-	k := &kernel{lines: m.lines}
-	in := k.near(m.Line-1, 3, within)
-	for i := m.Line; in != nil && i < len(m.lines) && !strings.Contains(m.lines[i], "bra"); i++ {
-		if out := beyond.FindStringSubmatch(m.lines[i]); out != nil {
-			return out[1] == in[1] && out[2] != in[2] || out[2] == in[2] && m.loopBegins(i+2)
-		}
-	}
-	return false
-}
-
-// loopBegins tells whether a loop is what comes next at a line.
-func (m *Mutant) loopBegins(at int) bool {
-	for i := at; i+1 < len(m.lines) && !jump.MatchString(m.lines[i]); i++ {
-		if label.MatchString(m.lines[i]) {
-			return strings.Contains(m.lines[i+1], ".pragma \"nounroll\"")
-		}
-	}
-	return false
 }
 
 var (

@@ -26,7 +26,7 @@ func TestExcusesFitTheReport(t *testing.T) {
 			survived[labels.ReplaceAllString(strings.TrimSpace(l), "$$L__BB_")]++
 		}
 	}
-	found, excused, old := 0, 0, map[string]bool{}
+	found, excused, old, used := 0, 0, map[string]bool{}, map[*excuse]bool{}
 	for _, m := range mutants(t) {
 		if !strings.Contains(table, "| "+name(m)+" |") || !strings.Contains(table, "| "+m.text()+" |") {
 			old[name(m)] = true
@@ -39,6 +39,7 @@ func TestExcusesFitTheReport(t *testing.T) {
 		case survived[line] > 0:
 			survived[line]--
 			excused++
+			used[e] = true
 		case e != nil:
 			t.Errorf("found out, and yet %q fits: %v", e.title, m)
 		default:
@@ -47,6 +48,11 @@ func TestExcusesFitTheReport(t *testing.T) {
 	}
 	for k := range old {
 		t.Logf("%s has changed since docs/mutation.md was made", k)
+	}
+	for i := range excuses {
+		if e := &excuses[i]; len(old) == 0 && !used[e] {
+			t.Errorf("no mutant needs the excuse %q", e.title)
+		}
 	}
 	t.Logf("%d mutants found out, %d excused", found, excused)
 	if found+excused == 0 {
