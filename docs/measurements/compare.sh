@@ -150,7 +150,7 @@ measure() {
   # As the program lists them, so that none is forgotten.
   modes=$("$binary" --help | grep -oE '\b(p2p|nvls)-[a-z-]+\b' | grep -vx 'nvls-allreduce' | sort -u | paste -sd ,)
   step modes 60 --mode "$modes" --fallback allow -d "$first" -b "$large" -e "$max" -f 4 -n "$iters" -N "$cycles"
-  [[ -z $others ]] || step types 80 --config compare-nccl --mode auto,nccl,nccl-symmetric -d "$others" -G "$graphs" "${all[@]}" "${tuning[@]}"
+  [[ -z $others ]] || step types 120 --config compare-nccl --mode auto,nccl,nccl-symmetric -d "$others" -G "$graphs" "${all[@]}" "${tuning[@]}"
   gpus
 
   local flag title="auto against the faster of nccl and nccl-symmetric"
