@@ -26,3 +26,44 @@ func TestUntilStart(t *testing.T) {
 		}
 	}
 }
+
+// One rank comes late: none starts before it, and the moment is the same for all
+// that are in time to wait for it.
+func TestStartTime(t *testing.T) {
+	const ranks, late = 4, 10 * time.Millisecond
+	nodes := mesh(t, ranks, "", 10*time.Second)
+	together := 0
+	for range 20 {
+		begin := time.Now()
+		var at, left [ranks]time.Time
+		all(t, nodes, func(n *Node) (err error) {
+			if n.Rank() == ranks-1 {
+				time.Sleep(late)
+			}
+			at[n.Rank()], err = n.StartTime(bg, "start")
+			left[n.Rank()] = time.Now()
+			return err
+		})
+		first, last := at[0], at[0]
+		waits := true
+		for r := range ranks {
+			if at[r].Before(begin.Add(late)) {
+				t.Errorf("rank %d starts %v before the last one came", r, begin.Add(late).Sub(at[r]))
+			}
+			if at[r].Before(first) {
+				first = at[r]
+			}
+			if at[r].After(last) {
+				last = at[r]
+			}
+			waits = waits && at[r].After(left[r])
+		}
+		if waits && last.Sub(first) < startMargin/4 {
+			together++
+		}
+	}
+	// On a busy machine some are too late to wait, or stopped between two clocks.
+	if together == 0 {
+		t.Error("the ranks never had the same moment")
+	}
+}

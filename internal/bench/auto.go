@@ -21,8 +21,8 @@ import (
 // not in symmetric memory; the run's own are.
 var candidates = []string{configs.ModeZeroCopy, configs.ModeP2PPacket, configs.ModeP2POneShot, configs.ModeP2PTwoShot, configs.ModeP2PPush, configs.ModeP2PPushBulk, configs.ModeRing, configs.ModeP2PCopyEngine}
 
-// bulkBytes is the least message for which bulk copies are tried.
-const bulkBytes = 256 << 10
+// leastBulk is the smallest message for which bulk copies are tried.
+const leastBulk = 256 << 10
 
 // leastCopyEngine is the smallest message for which copy engines are tried: each
 // of their copies costs some microseconds.
@@ -134,7 +134,7 @@ func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 func (b *bench) tries(name string, size uint64) bool {
 	switch name {
 	case configs.ModeP2PPushBulk:
-		return size >= bulkBytes && fallback.BulkCopies(b.group) // else the same as p2p-push
+		return size >= leastBulk && fallback.BulkCopies(b.group) // else the same as p2p-push
 	case configs.ModeP2PCopyEngine:
 		return size >= leastCopyEngine
 	}
@@ -198,8 +198,8 @@ func geometries(size uint64, maxBlocks uint32) []collective.Tuning {
 }
 
 // try times an attempt as the run is timed, with or without a graph: the slowest
-// rank's time of one iteration, the shortest of repeats. ok is false when the mode cannot take the size, and when it is hopeless
-// beside what took least, 0 for nothing.
+// rank's time of one iteration, the shortest of repeats. ok is false when the mode
+// cannot take the size, and when it is hopeless beside what took least, 0 for nothing.
 func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats int, least time.Duration) (ok bool, err error) {
 	b := t.b
 	calls, err := a.mode.with(a.tuning).prepare(size, t.dtype, t.op, result.OutOfPlace)
