@@ -157,6 +157,8 @@ measure() {
   # Without NCCL, one word for it is enough, below.
   if grep -qs '"mode": "nccl' "$out/times.json"; then
     for mode in ${modes//,/ }; do
+      # Not of one that was replaced, or takes none of the sizes.
+      grep -qs "\"mode\": \"$mode\"" "$out/modes.json" || continue
       ratios "$mode against the faster of nccl and nccl-symmetric" times modes --modes "$peers,$mode" || true
     done
   fi
@@ -176,7 +178,7 @@ measure() {
   echo
   chart times "$ranks ranks, $first" --kind busbw,speedup
   chart graph "$ranks ranks, $first, CUDA graphs" --kind time,speedup
-  chart types "$ranks ranks, $others, CUDA graphs" --kind busbw,speedup
+  chart types "$ranks ranks, ${others//,/ and }, CUDA graphs" --kind busbw,speedup
   chart modes "$ranks ranks, $first, every mode" --kind busbw
   local results=()
   for name in times graph types modes; do
