@@ -60,15 +60,19 @@ type packetPlan struct {
 
 // planPackets gives each thread one packet as long as there are blocks, and
 // then more: a thread that has several waits for them one after the other. ok is
-// false for a message that is too large.
+// false for a message that is too large. A small GPU may have to take more blocks
+// than it has multiprocessors; then two share one.
 func planPackets(packets uint64, ranks int, maxBlocks uint32, t collective.Tuning) (p packetPlan, ok bool) {
-	geo := t.Geometry(packets, packetBlocks)
+	geo := t.Geometry(packets, min(packetBlocks, maxBlocks))
 	geo.Threads = uint32(min(uint64(geo.Threads), max(collective.CeilDiv(inboxPackets(ranks), 32)*32, 64)))
 	blocks := max(uint64(geo.Blocks), collective.CeilDiv(packets, inboxPackets(ranks)))
 	if t.Blocks == 0 {
 		blocks = max(blocks, min(collective.CeilDiv(packets, uint64(geo.Threads)), uint64(maxBlocks)))
 	}
 	geo.Blocks = uint32(min(blocks, packetBlocks))
+	if t.Threads == 0 && geo.Blocks > maxBlocks {
+		geo.Threads = min(geo.Threads, kernels.MaxThreads/2)
+	}
 	perBlock := collective.CeilDiv(packets, uint64(geo.Blocks))
 	return packetPlan{geo, perBlock}, perBlock <= inboxPackets(ranks)
 }

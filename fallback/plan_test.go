@@ -50,8 +50,14 @@ func TestPlanPackets(t *testing.T) {
 		if !ok {
 			return
 		}
-		// More blocks than one a multiprocessor are allowed here: no block waits for
-		// another block.
+		// A message that fits the inboxes of fewer blocks has no more than one a
+		// multiprocessor, or two smaller ones.
+		if need := collective.CeilDiv(packets, inboxPackets(ranks)); u.Blocks == 0 && uint64(p.Blocks) > max(need, uint64(most)) {
+			t.Fatalf("%+v: %d blocks are needed, and there are %d multiprocessors", p, need, most)
+		}
+		if u.Threads == 0 && p.Blocks > most && p.Threads > kernels.MaxThreads/2 {
+			t.Fatalf("%+v: two blocks do not share one of %d multiprocessors", p, most)
+		}
 		if p.Blocks < 1 || p.Blocks > packetBlocks {
 			t.Fatalf("%+v: %d blocks have an inbox", p, packetBlocks)
 		}
