@@ -36,14 +36,14 @@ func (b *bench) section(ctx context.Context, work func() error) (timed, error) {
 	defer done()
 	// Asking the stream meanwhile keeps what a launch needs in the caches: after a
 	// wait for peers the first launch took some 20 µs longer than the others.
-	for s := b.group.Stream(); time.Now().Before(at); {
-		if _, err := s.Query(); err != nil {
-			break // the wait below tells it
-		}
+	for s := b.group.Stream(); err == nil && time.Now().Before(at); {
+		_, err = s.Query()
 	}
 	var t timed
 	start := time.Now()
-	err = work()
+	if err == nil {
+		err = work()
+	}
 	t.host = time.Since(start)
 	if err == nil {
 		err = b.group.Drain(waiting)
