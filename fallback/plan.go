@@ -131,8 +131,10 @@ func choose(bytes uint64, ranks int, scratch uint64) Algorithm {
 	switch {
 	case ranks <= 2:
 		packet = 512 << 10
-	case ranks <= 4:
-		packet = 64 << 10
+	case ranks == 3:
+		packet = 256 << 10
+	case ranks == 4:
+		packet = 128 << 10
 	}
 	switch {
 	case bytes <= min(packet, maxPacketBytes(ranks)):
