@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
@@ -47,7 +48,8 @@ type World struct {
 	stderr   io.Writer
 	stage    func(rank int, stage string) // Options.Stage
 	abort    sync.Once
-	exit     func(int) // os.Exit
+	ending   atomic.Bool // see Signalled
+	exit     func(int)   // os.Exit
 }
 
 // Names of stages that have none in an error.
@@ -205,6 +207,8 @@ func (w *World) Abort(code ExitCode, err error) {
 		}
 		if w.comm != nil && code != failure.Terminated {
 			time.Sleep(abortPause)
+		}
+		if w.comm != nil && code != failure.Terminated && !w.ending.Load() {
 			done := make(chan struct{})
 			go func() { defer close(done); w.comm.Abort(int(code)) }()
 			select {
@@ -217,6 +221,13 @@ func (w *World) Abort(code ExitCode, err error) {
 	})
 	select {} // another goroutine is ending the process
 }
+
+// Signalled says that a signal is ending this process. An Abort that is under way,
+// or comes, then exits without MPI_Abort: other ranks learn of it all the same, and
+// where the launcher sent the signal it is ending the job. mpirun of Open MPI
+// 4.1.4 may wait for ever when a rank that was stopped wakes from its signal and
+// calls MPI_Abort while the others are already being ended.
+func (w *World) Signalled() { w.ending.Store(true) }
 
 func (w *World) print(code failure.Code, err error) {
 	fmt.Fprintf(w.stderr, "nvls-allreduce: rank %d of %d on %s: %v (exit code %d)\n", w.rank, w.size, w.Host(), err, code)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
@@ -27,11 +28,13 @@ import (
 type record struct {
 	b *bench
 
-	mu    sync.Mutex
-	run   *result.Run // does not change any more once ended
-	said  int         // decisions that the header or a line has told
-	ended bool
-	saved time.Time // when the JSON file was last written while running
+	mu        sync.Mutex
+	run       *result.Run // does not change any more once ended
+	said      int         // decisions that the header or a line has told
+	ended     bool
+	unwritten error // of what end wrote
+	concluded atomic.Bool
+	saved     time.Time // when the JSON file was last written while running
 
 	out     sync.Mutex // never taken while mu is held
 	printer *result.Printer
@@ -288,19 +291,22 @@ func (r *record) end(status result.Status) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
-		return nil
+		return r.unwritten
 	}
 	r.ended = true
 	r.run.Status, r.run.End = status, time.Now()
-	if !r.first() {
-		return nil
+	if r.first() {
+		r.unwritten = r.write()
 	}
-	return r.write()
+	return r.unwritten
 }
 
-// conclude prints the end: totals, and the files that were written or the reason
-// why not all were.
+// conclude prints the end, once: totals, and the files that were written or the
+// reason why not all were.
 func (r *record) conclude(err error) {
+	if r.concluded.Swap(true) {
+		return
+	}
 	r.tell()
 	if r.run.Driver != "" {
 		r.print(func() { r.printer.Footer() })

@@ -34,6 +34,7 @@ func (r *record) watchSignals() (stop func()) {
 		if !ok {
 			return
 		}
+		r.b.world.Signalled()
 		name := signalName(s)
 		if r.first() {
 			fmt.Fprintf(r.b.process.Stderr, "nvls-allreduce: rank 0: %s: writing what was measured\n", name)
