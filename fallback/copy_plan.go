@@ -188,7 +188,7 @@ func (p copyPlan) steps(rank int) []step {
 	for k := range p.chunks {
 		for ; next < p.chunks && next <= k+p.slots-leastSlots; next++ {
 			after := inOrder
-			if j := next - p.slots + 1; j > 0 {
+			if j := next - p.slots + 1; j >= 0 {
 				after = last[meet][j]
 			}
 			last[scatter][next] = inOrder

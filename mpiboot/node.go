@@ -426,6 +426,16 @@ func (n *Node) orderGone(pe *PeersError) {
 // leave tells every peer with which code this rank goes, and closes the
 // connections. Descriptors that nobody took are closed.
 func (n *Node) leave(code failure.Code) {
+	n.announce(code)
+	for _, p := range n.peers {
+		if p != nil {
+			p.conn.Close()
+		}
+	}
+}
+
+// announce is leave in one direction: what peers announce is still heard.
+func (n *Node) announce(code failure.Code) {
 	deadline := time.Now().Add(time.Second)
 	n.box.Lock()
 	wasOpen := n.open
@@ -445,7 +455,17 @@ func (n *Node) leave(code failure.Code) {
 		if p != nil {
 			// An error means that the peer has gone already.
 			p.write(&message{kind: kindBye, body: []byte(strconv.Itoa(int(code)))}, deadline)
-			p.conn.Close()
+			p.conn.CloseWrite()
 		}
 	}
+}
+
+// aborting reports whether a rank before this one has announced that it ends the
+// job.
+func (n *Node) aborting() bool {
+	n.box.Lock()
+	defer n.box.Unlock()
+	return slices.ContainsFunc(n.peers[:n.me], func(p *peer) bool {
+		return p.left != nil && *p.left != failure.OK && *p.left != failure.Terminated
+	})
 }

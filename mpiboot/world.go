@@ -188,6 +188,10 @@ const (
 	// abortPause lets the launcher fetch what was printed: on an abort it may
 	// drop what is still in the pipe.
 	abortPause = 200 * time.Millisecond
+	// abortTurn is how long a rank leaves MPI_Abort to one before it, which ends this
+	// one too. mpirun of Open MPI 4.1.4 may wait for ever when several ranks call it
+	// while one is stopped: one run of ten, all ranks gone.
+	abortTurn = 2 * time.Second
 )
 
 // Abort is the end after an error that only this rank knows: it prints the
@@ -203,10 +207,13 @@ func (w *World) Abort(code ExitCode, err error) {
 	w.abort.Do(func() {
 		w.print(code, err)
 		if w.node != nil {
-			w.node.leave(code)
+			w.node.announce(code)
 		}
 		if w.comm != nil && code != failure.Terminated {
 			time.Sleep(abortPause)
+			if w.node != nil && w.node.aborting() {
+				time.Sleep(abortTurn)
+			}
 		}
 		if w.comm != nil && code != failure.Terminated && !w.ending.Load() {
 			done := make(chan struct{})
@@ -224,9 +231,7 @@ func (w *World) Abort(code ExitCode, err error) {
 
 // Signalled says that a signal is ending this process. An Abort that is under way,
 // or comes, then exits without MPI_Abort: other ranks learn of it all the same, and
-// where the launcher sent the signal it is ending the job. mpirun of Open MPI
-// 4.1.4 may wait for ever when a rank that was stopped wakes from its signal and
-// calls MPI_Abort while the others are already being ended.
+// where the launcher sent the signal it is ending the job.
 func (w *World) Signalled() { w.ending.Store(true) }
 
 func (w *World) print(code failure.Code, err error) {
