@@ -387,3 +387,24 @@ func TestSocketIsPrivate(t *testing.T) {
 		t.Error("a socket was made through a link")
 	}
 }
+
+// Of the ranks that end a job each knows whether one before it does too, even when
+// all announce it at once; and the others see them go.
+func TestAborting(t *testing.T) {
+	nodes := mesh(t, 4, "", 10*time.Second)
+	if nodes[3].aborting() {
+		t.Error("nobody has announced anything")
+	}
+	codes := map[int]failure.Code{0: failure.Terminated, 1: failure.Timeout, 2: failure.Device}
+	parallel(3, func(r int) error { nodes[r].announce(codes[r]); return nil })
+	<-nodes[3].lost
+	deadline := time.Now().Add(10 * time.Second)
+	for r, want := range []bool{false, false, true, true} {
+		for nodes[r].aborting() != want && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+		if nodes[r].aborting() != want {
+			t.Errorf("rank %d: another one is aborting before it: %v, want %v", r, !want, want)
+		}
+	}
+}
