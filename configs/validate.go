@@ -66,6 +66,9 @@ func (c *Config) Validate() error {
 	if t := c.Output.Tuning; t != "" && !slices.Contains(c.Modes(), ModeAuto) {
 		v.fail("output.tuning", "add mode auto, whose choices it saves")
 	}
+	if c.Output.Tuning != "" && c.Run.Tuning != "" {
+		v.fail("output.tuning", "leave it or run.tuning out: what follows a tuning file learns nothing to save")
+	}
 	if t := c.Run.Tuning; t != "" && !slices.Contains(c.Modes(), ModeAuto) {
 		v.fail("run.tuning", "add mode auto, which follows it; no other mode does")
 	}

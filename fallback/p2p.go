@@ -85,7 +85,7 @@ func (p *P2P) packet(c collective.Call) (collective.Prepared, error) {
 	if !ok {
 		return nil, failure.New(failure.Internal, "p2p-packet has no plan for %d bytes among %d ranks", c.Bytes(), g.Size())
 	}
-	args := kernels.Args{Chunk: plan.perBlock, Slots: uint32(inboxPackets(g.Size())), Scratch: uint64(g.Workspace().Inbox(g.Rank()))}
+	args := kernels.Args{Chunk: plan.perBlock, Slots: uint32(plan.slots), Scratch: uint64(g.Workspace().Inbox(g.Rank()))}
 	for r := range g.Size() {
 		args.PeerOut[r] = uint64(g.Workspace().Inbox(r))
 	}

@@ -30,14 +30,20 @@ const (
 	bulkBytes = 64 << 20
 )
 
-// inboxPackets is how many packets the inbox of a block holds for each other
+// inboxes is the number of blocks that have an inbox, the same in every call of a
+// group: as many as run at once, two on a multiprocessor, for a block waits for the
+// same block of the peers, and hardware may start blocks in any order.
+func inboxes(maxBlocks uint32) uint64 { return uint64(min(packetBlocks, 2*maxBlocks)) }
+
+// inboxPackets is how many packets each of so many inboxes holds for each other
 // rank: inboxes are double-buffered.
-func inboxPackets(ranks int) uint64 {
-	return collective.InboxBytes / (packetBlocks * 2 * uint64(ranks-1) * kernels.PacketBytes)
+func inboxPackets(ranks int, inboxes uint64) uint64 {
+	return collective.InboxBytes / (inboxes * 2 * uint64(ranks-1) * kernels.PacketBytes)
 }
 
-// maxPacketBytes is the largest message that the packet algorithm can take.
-func maxPacketBytes(ranks int) uint64 { return 8 * packetBlocks * inboxPackets(ranks) }
+// maxPacketBytes is the largest message that the packet algorithm can take: what
+// the most inboxes hold, and fewer hold no less.
+func maxPacketBytes(ranks int) uint64 { return 8 * packetBlocks * inboxPackets(ranks, packetBlocks) }
 
 // PacketLimit says why the packet algorithm cannot take a message of so many bytes
 // among ranks, nil when it can. It depends on neither device nor geometry.
@@ -45,7 +51,7 @@ func PacketLimit(ranks int, bytes uint64) error {
 	if ranks < 2 {
 		return nil // there is nobody to send to
 	}
-	if _, ok := planPackets(collective.CeilDiv(bytes, 8), ranks, packetBlocks, collective.Tuning{}); ok {
+	if bytes <= maxPacketBytes(ranks) {
 		return nil
 	}
 	return &failure.Error{Code: failure.Unavailable, What: "p2p-packet cannot take this size", Why: "inboxes hold packets for messages of at most " + collective.FormatBytes(maxPacketBytes(ranks)) + " among this many ranks",
@@ -55,26 +61,28 @@ func PacketLimit(ranks int, bytes uint64) error {
 // packetPlan divides a message of packets among blocks.
 type packetPlan struct {
 	collective.Geometry
-	perBlock uint64 // packets of a block, at most inboxPackets
+	perBlock uint64 // packets of a block, at most slots
+	slots    uint64 // packets that an inbox holds for one rank
 }
 
 // planPackets gives each thread one packet as long as there are blocks, and
 // then more: a thread that has several waits for them one after the other. ok is
-// false for a message that is too large. A small GPU may have to take more blocks
-// than it has multiprocessors; then two share one.
+// false for a message that is too large.
 func planPackets(packets uint64, ranks int, maxBlocks uint32, t collective.Tuning) (p packetPlan, ok bool) {
-	geo := t.Geometry(packets, min(packetBlocks, maxBlocks))
-	geo.Threads = uint32(min(uint64(geo.Threads), max(collective.CeilDiv(inboxPackets(ranks), 32)*32, 64)))
-	blocks := max(uint64(geo.Blocks), collective.CeilDiv(packets, inboxPackets(ranks)))
+	most := inboxes(maxBlocks)
+	slots := inboxPackets(ranks, most)
+	geo := t.Geometry(packets, uint32(min(most, uint64(maxBlocks))))
+	geo.Threads = uint32(min(uint64(geo.Threads), max(collective.CeilDiv(slots, 32)*32, 64)))
+	blocks := max(uint64(geo.Blocks), collective.CeilDiv(packets, slots))
 	if t.Blocks == 0 {
-		blocks = max(blocks, min(collective.CeilDiv(packets, uint64(geo.Threads)), uint64(maxBlocks)))
+		blocks = max(blocks, min(collective.CeilDiv(packets, uint64(geo.Threads)), most, uint64(maxBlocks)))
 	}
-	geo.Blocks = uint32(min(blocks, packetBlocks))
-	if t.Threads == 0 && geo.Blocks > maxBlocks {
-		geo.Threads = min(geo.Threads, kernels.MaxThreads/2)
+	geo.Blocks = uint32(min(blocks, most))
+	if geo.Blocks > maxBlocks {
+		geo.Threads = min(geo.Threads, kernels.MaxThreads/2) // two share a multiprocessor
 	}
 	perBlock := collective.CeilDiv(packets, uint64(geo.Blocks))
-	return packetPlan{geo, perBlock}, perBlock <= inboxPackets(ranks)
+	return packetPlan{geo, perBlock, slots}, perBlock <= slots
 }
 
 // slotPlan divides a message for the ring and for push, whose blocks pass it

@@ -39,31 +39,30 @@ func checkGeometry(t *rapid.T, g collective.Geometry, most uint32, u collective.
 	}
 }
 
-// Every packet belongs to one block, and its inbox has room for it.
+// Every packet belongs to one block, its inbox has room for it, and all blocks run
+// at once.
 func TestPlanPackets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		packets, ranks, most, u := draw(t)
 		p, ok := planPackets(packets, ranks, most, u)
-		if fits := 8*packets <= maxPacketBytes(ranks); fits && !ok && u.Blocks == 0 || !fits && ok {
+		if fits := 8*packets <= maxPacketBytes(ranks); fits && !ok && u.Blocks == 0 {
 			t.Fatalf("%d packets, %d fit: ok is %v", packets, maxPacketBytes(ranks)/8, ok)
 		}
 		if !ok {
 			return
 		}
-		// A message that fits the inboxes of fewer blocks has no more than one a
-		// multiprocessor, or two smaller ones.
-		if need := collective.CeilDiv(packets, inboxPackets(ranks)); u.Blocks == 0 && uint64(p.Blocks) > max(need, uint64(most)) {
-			t.Fatalf("%+v: %d blocks are needed, and there are %d multiprocessors", p, need, most)
+		if p.Blocks < 1 || uint64(p.Blocks) > inboxes(most) {
+			t.Fatalf("%+v: %d blocks have an inbox", p, inboxes(most))
 		}
-		if u.Threads == 0 && p.Blocks > most && p.Threads > kernels.MaxThreads/2 {
-			t.Fatalf("%+v: two blocks do not share one of %d multiprocessors", p, most)
-		}
-		if p.Blocks < 1 || p.Blocks > packetBlocks {
-			t.Fatalf("%+v: %d blocks have an inbox", p, packetBlocks)
+		if p.Blocks > most && (p.Blocks > 2*most || p.Threads > kernels.MaxThreads/2) {
+			t.Fatalf("%+v do not run at once on %d multiprocessors", p, most)
 		}
 		checkGeometry(t, p.Geometry, packetBlocks, collective.Tuning{Threads: u.Threads})
-		if p.perBlock > inboxPackets(ranks) {
-			t.Fatalf("%+v: an inbox holds %d packets", p, inboxPackets(ranks))
+		if other, _ := planPackets(1, ranks, most, collective.Tuning{}); other.slots != p.slots {
+			t.Fatalf("inboxes of %d packets, and of %d in another call", p.slots, other.slots)
+		}
+		if p.perBlock > p.slots {
+			t.Fatalf("%+v: more than an inbox holds", p)
 		}
 		if p.perBlock*uint64(p.Blocks) < packets {
 			t.Fatalf("%+v: blocks leave some of %d packets", p, packets)
@@ -72,16 +71,19 @@ func TestPlanPackets(t *testing.T) {
 }
 
 // The inboxes of all blocks, two halves with a row for every other rank, fit the
-// workspace; and hold what the refusal says.
+// workspace; and hold what the refusal says, on however small a GPU.
 func TestInboxesFit(t *testing.T) {
 	for ranks := 2; ranks <= kernels.MaxRanks; ranks++ {
-		if used := packetBlocks * 2 * uint64(ranks-1) * inboxPackets(ranks) * kernels.PacketBytes; used > collective.InboxBytes {
-			t.Errorf("%d ranks: inboxes of %d bytes, there are %d", ranks, used, collective.InboxBytes)
+		for most := uint32(1); most <= kernels.MaxBlocks; most++ {
+			n := inboxes(most)
+			if used := n * 2 * uint64(ranks-1) * inboxPackets(ranks, n) * kernels.PacketBytes; used > collective.InboxBytes {
+				t.Errorf("%d ranks, %d blocks: inboxes of %d bytes, there are %d", ranks, most, used, collective.InboxBytes)
+			}
+			if p, ok := planPackets(maxPacketBytes(ranks)/8, ranks, most, collective.Tuning{}); !ok {
+				t.Errorf("%d ranks, %d blocks: the largest message is refused: %+v", ranks, most, p)
+			}
 		}
-		if p, ok := planPackets(maxPacketBytes(ranks)/8, ranks, 132, collective.Tuning{}); !ok {
-			t.Errorf("%d ranks: the largest message is refused: %+v", ranks, p)
-		}
-		if _, ok := planPackets(maxPacketBytes(ranks)/8+1, ranks, 132, collective.Tuning{}); ok {
+		if _, ok := planPackets(maxPacketBytes(ranks)/8+1, ranks, kernels.MaxBlocks, collective.Tuning{}); ok {
 			t.Errorf("%d ranks: more than the largest message is taken", ranks)
 		}
 	}
@@ -194,7 +196,7 @@ func TestChoose(t *testing.T) {
 }
 
 // The largest message of packets is a matter of ranks only: PacketLimit tells it
-// without a device, and no geometry changes it.
+// without a device, and every device and geometry takes what it allows.
 func TestPacketLimit(t *testing.T) {
 	for ranks := 2; ranks <= collective.MaxRanks; ranks++ {
 		limit := maxPacketBytes(ranks)
@@ -205,7 +207,7 @@ func TestPacketLimit(t *testing.T) {
 			}
 			for _, tuning := range []collective.Tuning{{}, {Blocks: 1}, {Blocks: 7, Threads: 64}, {Blocks: 256, Threads: 1024}} {
 				for _, blocks := range []uint32{1, 8, 132} {
-					if _, ok := planPackets(collective.CeilDiv(bytes, 8), ranks, blocks, tuning); ok != (err == nil) {
+					if _, ok := planPackets(collective.CeilDiv(bytes, 8), ranks, blocks, tuning); !ok && err == nil {
 						t.Errorf("%d bytes among %d ranks, %d blocks, %+v: a plan %v, and %v", bytes, ranks, blocks, tuning, ok, err)
 					}
 				}

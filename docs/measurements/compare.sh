@@ -30,7 +30,7 @@ if (($# < 1 || $# > 2)); then
 fi
 out=$1
 ranks=${2:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)}
-if ((ranks < 1)); then
+if ! [[ $ranks =~ ^[1-9][0-9]*$ ]]; then
   echo "compare.sh: nvidia-smi names no GPU: give the number of ranks, and for the software device FLAGS='--device sim'" >&2
   exit 6
 fi

@@ -7,6 +7,11 @@
 # BINARY names the program (default bin/nvls-allreduce), MPIRUN the launcher.
 set -euo pipefail
 
+if (($# < 1)); then
+  sed -n 's/^# \{0,1\}//; 2,/^set/{/^set/!p}' "$0" >&2
+  exit 6
+fi
+
 out=$1
 ranks=${2:-2}
 here=$(cd "$(dirname "$0")" && pwd)

@@ -8,6 +8,11 @@
 # and OPS the data types and operations (default all).
 set -euo pipefail
 
+if (($# < 1)); then
+  sed -n 's/^# \{0,1\}//; 2,/^set/{/^set/!p}' "$0" >&2
+  exit 6
+fi
+
 out=$1
 shift
 ranks=("${@:-}")

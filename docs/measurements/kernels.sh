@@ -6,6 +6,11 @@
 # usage: kernels.sh OUTPUT_FILE
 set -euo pipefail
 
+if (($# < 1)); then
+  sed -n 's/^# \{0,1\}//; 2,/^set/{/^set/!p}' "$0" >&2
+  exit 6
+fi
+
 out=$(realpath -m "$1")
 ptx=$(cd "$(dirname "$0")/../../internal/kernels/ptx" && pwd)
 work=$(mktemp -d)

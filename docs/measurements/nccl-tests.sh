@@ -25,7 +25,7 @@ if (($# < 2 || $# > 3)); then
 fi
 perf=$1 out=$2
 ranks=${3:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)}
-if ((ranks < 1)); then
+if ! [[ $ranks =~ ^[1-9][0-9]*$ ]]; then
   echo "nccl-tests.sh: nvidia-smi names no GPU: give the number of ranks" >&2
   exit 6
 fi

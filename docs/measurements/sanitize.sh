@@ -7,6 +7,11 @@
 # more flags: --share-gpu where fewer GPUs are visible than the host has.
 set -euo pipefail
 
+if (($# < 1)); then
+  sed -n 's/^# \{0,1\}//; 2,/^set/{/^set/!p}' "$0" >&2
+  exit 6
+fi
+
 out=$1
 binary=${BINARY:-bin/nvls-allreduce}
 read -ra launcher <<<"${MPIRUN:-mpirun --oversubscribe}"

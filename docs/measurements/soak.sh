@@ -6,6 +6,11 @@
 # BINARY names the program (default bin/nvls-allreduce), MPIRUN the launcher.
 set -euo pipefail
 
+if (($# < 2)); then
+  sed -n 's/^# \{0,1\}//; 2,/^set/{/^set/!p}' "$0" >&2
+  exit 6
+fi
+
 out=$1
 seconds=$2
 ranks=${3:-2}

@@ -126,7 +126,7 @@ func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 		words = append(words, a.String())
 	}
 	b.record.decideNow(result.Decision{SizeBytes: size, Requested: configs.ModeAuto, Chosen: best.mode.name,
-		Reason: fmt.Sprintf("fastest of %d iterations here, us: %s", iters, strings.Join(words, ", "))})
+		Reason: fmt.Sprintf("fastest of %d iterations here%s, us: %s", iters, inGraphs(b.cfg.Timing.Graph > 0), strings.Join(words, ", "))})
 	return best.mode.with(best.tuning), nil
 }
 
@@ -146,13 +146,20 @@ func (b *bench) tries(name string, size uint64) bool {
 func (t *table) follow(size uint64) (*mode, error) {
 	b := t.b
 	c, _ := b.tuning.Lookup(t.dtype.String(), t.op.String(), size)
-	m, reason := b.find(c.Mode), fmt.Sprintf("the tuning file, measured %.2f us for %s %s at %s", c.TimeUS, c.DataType, c.Op, collective.FormatBytes(c.MaxBytes))
+	m, reason := b.find(c.Mode), fmt.Sprintf("the tuning file, measured %.2f us%s for %s %s at %s", c.TimeUS, inGraphs(b.tuning.Graph), c.DataType, c.Op, collective.FormatBytes(c.MaxBytes))
 	if m == nil || m.reducer.Supports(t.dtype, t.op) != nil {
 		m, reason = b.find(configs.ModeP2PPush), fmt.Sprintf("the tuning file says %s, which cannot run here", c.Mode)
 		c = tuning.Choice{}
 	}
 	b.record.decideNow(result.Decision{SizeBytes: size, Requested: configs.ModeAuto, Chosen: m.name, Reason: reason})
 	return m.with(collective.Tuning{Blocks: c.Blocks, Threads: c.Threads, Chunk: c.Chunk, Slots: c.Slots}), nil
+}
+
+func inGraphs(yes bool) string {
+	if yes {
+		return " in graphs"
+	}
+	return ""
 }
 
 // search times the best candidates longer, and with other geometries or chunks.
@@ -275,7 +282,7 @@ func (b *bench) startTuning() error {
 	if b.cfg.Output.Tuning != "" {
 		host, _ := os.Hostname()
 		b.learned = &tuning.File{Schema: tuning.Schema, Ranks: b.group.Size(), Device: device, Driver: b.group.Driver().Version(),
-			Host: host, Time: time.Now(), Version: b.process.Version}
+			Host: host, Time: time.Now(), Version: b.process.Version, Graph: b.cfg.Timing.Graph > 0}
 	}
 	if b.tuning == nil {
 		return nil

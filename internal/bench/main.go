@@ -205,6 +205,7 @@ func (b *bench) sweep(ctx context.Context) error {
 				}
 			}
 		}
+		b.record.change(func() { b.record.swept = true })
 	}
 	return nil
 }

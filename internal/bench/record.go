@@ -32,6 +32,7 @@ type record struct {
 	run       *result.Run // does not change any more once ended
 	said      int         // decisions that the header or a line has told
 	ended     bool
+	swept     bool  // every size has been measured once
 	unwritten error // of what end wrote
 	concluded atomic.Bool
 	saved     time.Time // when the JSON file was last written while running
@@ -321,6 +322,8 @@ func (r *record) conclude(err error) {
 	for _, f := range []string{o.JSON, o.CSV, o.Plot, o.Report, o.Tuning} {
 		if f != "" && !(f == o.Plot && len(r.run.Rows) == 0) && !(f == o.Tuning && !r.tuned()) {
 			r.line("Wrote %s", f)
+		} else if f != "" && f == o.Tuning {
+			r.line("Not written: %s: not every size was tuned", f)
 		}
 	}
 }
@@ -372,8 +375,9 @@ func (r *record) write() error {
 	return nil
 }
 
-// tuned tells whether mode auto has made choices that are to be saved.
+// tuned tells whether mode auto has made choices that are to be saved: for every
+// size, or large messages would be given the ways of small ones.
 func (r *record) tuned() bool {
 	t := r.b.learned
-	return t != nil && len(t.Choices) > 0
+	return t != nil && len(t.Choices) > 0 && r.swept
 }

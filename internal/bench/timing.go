@@ -32,7 +32,7 @@ func (b *bench) section(ctx context.Context, work func() error) (timed, error) {
 	if err != nil {
 		return timed{}, err
 	}
-	waiting, done := b.watched(ctx)
+	waiting, limit, done := b.watched(ctx)
 	defer done()
 	// Asking the stream meanwhile keeps what a launch needs in the caches: after a
 	// wait for peers the first launch took some 20 µs longer than the others.
@@ -46,6 +46,7 @@ func (b *bench) section(ctx context.Context, work func() error) (timed, error) {
 	}
 	t.host = time.Since(start)
 	if err == nil {
+		limit()
 		err = b.group.Drain(waiting)
 	}
 	t.total = time.Since(start)
@@ -66,18 +67,23 @@ func enqueue(s device.Stream, calls []collective.Prepared, n int) error {
 
 // wait waits for the group's stream.
 func (b *bench) wait(ctx context.Context) error {
-	ctx, done := b.watched(ctx)
+	ctx, limit, done := b.watched(ctx)
 	defer done()
+	limit()
 	return b.group.Wait(ctx)
 }
 
-// watched is a context for waiting for the device. Kernels that wait for their
-// peers end by themselves after the timeout, one after the other; beyond that the
-// device is lost. When a rank has left, nothing is worth waiting for.
-func (b *bench) watched(ctx context.Context) (_ context.Context, done func()) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*b.cfg.Timing.Timeout, &deviceTimeout{2 * b.cfg.Timing.Timeout})
+// watched is a context for waiting for the device. When a rank has left, nothing is
+// worth waiting for. limit starts the time that the device has once everything is
+// launched: kernels that wait for their peers end by themselves after the timeout,
+// one after the other; beyond that the device is lost.
+func (b *bench) watched(ctx context.Context) (_ context.Context, limit, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	ctx, unwatch := b.node.Watch(ctx)
-	return ctx, func() { unwatch(); cancel() }
+	after := 2 * b.cfg.Timing.Timeout
+	stop := func() bool { return false }
+	limit = func() { stop = time.AfterFunc(after, func() { cancel(&deviceTimeout{after}) }).Stop }
+	return ctx, limit, func() { stop(); unwatch(); cancel(nil) }
 }
 
 type deviceTimeout struct{ after time.Duration }

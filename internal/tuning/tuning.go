@@ -37,6 +37,7 @@ type File struct {
 	Host    string    `toml:"host"`
 	Time    time.Time `toml:"time"`
 	Version string    `toml:"version"` // of the program
+	Graph   bool      `toml:"graph"`   // whether times are of calls in CUDA graphs
 	Choices []Choice  `toml:"choice"`  // ascending by MaxBytes within a type and operation
 }
 
