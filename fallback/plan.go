@@ -1,6 +1,8 @@
 package fallback
 
 import (
+	"math/bits"
+
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
@@ -32,8 +34,11 @@ const (
 
 // inboxes is the number of blocks that have an inbox, the same in every call of a
 // group: as many as run at once, two on a multiprocessor, for a block waits for the
-// same block of the peers, and hardware may start blocks in any order.
-func inboxes(maxBlocks uint32) uint64 { return uint64(min(packetBlocks, 2*maxBlocks)) }
+// same block of the peers, and hardware may start blocks in any order. A power of
+// two, so that fewer inboxes hold no less than the most.
+func inboxes(maxBlocks uint32) uint64 {
+	return 1 << (bits.Len32(min(packetBlocks, 2*maxBlocks)) - 1)
+}
 
 // inboxPackets is how many packets each of so many inboxes holds for each other
 // rank: inboxes are double-buffered.
@@ -42,7 +47,7 @@ func inboxPackets(ranks int, inboxes uint64) uint64 {
 }
 
 // maxPacketBytes is the largest message that the packet algorithm can take: what
-// the most inboxes hold, and fewer hold no less.
+// the most inboxes hold.
 func maxPacketBytes(ranks int) uint64 { return 8 * packetBlocks * inboxPackets(ranks, packetBlocks) }
 
 // PacketLimit says why the packet algorithm cannot take a message of so many bytes
