@@ -189,8 +189,8 @@ const (
 	// drop what is still in the pipe.
 	abortPause = 200 * time.Millisecond
 	// abortTurn is how long a rank leaves MPI_Abort to one before it, which ends this
-	// one too. mpirun of Open MPI 4.1.4 may wait for ever when several ranks call it
-	// while one is stopped: one run of ten, all ranks gone.
+	// one too. When several ranks call it while one is stopped, mpirun of Open MPI
+	// 4.1.4 waits for ever in one run of ten, all ranks gone; after one call, seldom.
 	abortTurn = 2 * time.Second
 )
 
