@@ -74,6 +74,7 @@ func (b *bench) verify(ctx context.Context, row *result.Row, call collective.Pre
 		for rank, findings := range all {
 			for i, f := range findings {
 				if f.Checked != c.Count {
+					b.record.print(func() { b.record.printer.Unverified = true })
 					return unchecked(row, rank, done+i, f.Checked)
 				}
 				checked += f.Checked

@@ -81,6 +81,9 @@ func TestNothingChecked(t *testing.T) {
 			t.Errorf("no %q on standard error:\n%s", words, o.stderr)
 		}
 	}
+	if !strings.Contains(o.stdout, "# Out of bounds values : 0 INCOMPLETE\n") {
+		t.Errorf("nothing was checked, and the table says:\n%s", o.stdout)
+	}
 	if o.run == nil || o.run.Status.State != "failed" || !strings.Contains(o.run.Status.Reason, "verification is incomplete") {
 		t.Error("the result does not say that nothing was checked")
 	}
