@@ -65,10 +65,16 @@ const (
 	// chunksPerBlock is how often a block of a large message goes around, so that
 	// copying in, reducing and copying out overlap.
 	chunksPerBlock = 4
-	// StagingThreads is the size of a block of a copy-in kernel: two of them share a
+	// stagingThreads is the size of a block of a copy-in kernel: two of them share a
 	// multiprocessor, and one copies while the other waits.
-	StagingThreads = 256
+	stagingThreads = 256
 )
+
+// MaxStagingBlocks is the largest grid of a copy-in kernel whose blocks all run at
+// once.
+func (g *Group) MaxStagingBlocks(t Tuning) uint32 {
+	return g.MaxBlocksOf(max(t.Threads, stagingThreads))
+}
 
 // PlanStaging divides a message of packs packs for a staging buffer of staging
 // bytes: each block has kernels.StagingSlots chunks of its own in it. Every thread
@@ -76,7 +82,7 @@ const (
 // and as many at once as it can have under way.
 func PlanStaging(packs, staging uint64, ranks int, maxBlocks uint32, t Tuning) StagingPlan {
 	if t.Threads == 0 {
-		t.Threads = min(t.Geometry(packs, maxBlocks).Threads, StagingThreads)
+		t.Threads = min(t.Geometry(packs, maxBlocks).Threads, stagingThreads)
 	}
 	geo := t.Geometry(packs, maxBlocks)
 	slots := uint64(geo.Blocks) * kernels.StagingSlots

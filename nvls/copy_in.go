@@ -20,7 +20,7 @@ type CopyIn struct {
 }
 
 // copyInBlocks bounds the grid: copying in and out takes more threads than the
-// switch needs to reduce. They fill 64 multiprocessors.
+// switch needs to reduce. Of the automatic size they fill 64 multiprocessors.
 const copyInBlocks = 128
 
 // NewCopyIn allocates a staging buffer of at least staging bytes on every rank
@@ -66,7 +66,7 @@ func (c *CopyIn) Prepare(call collective.Call) (collective.Prepared, error) {
 		return p, nil
 	}
 	g := c.group
-	plan := collective.PlanStaging(collective.CeilDiv(call.Bytes(), kernels.PackBytes), c.staging.Bytes(), g.Size(), min(g.MaxBlocksOf(max(c.tuning.Threads, collective.StagingThreads)), copyInBlocks), c.tuning)
+	plan := collective.PlanStaging(collective.CeilDiv(call.Bytes(), kernels.PackBytes), c.staging.Bytes(), g.Size(), min(g.MaxStagingBlocks(c.tuning), copyInBlocks), c.tuning)
 	args := kernels.Args{Chunk: plan.ChunkPacks, Scratch: uint64(c.staging.Local()), MulticastIn: uint64(c.channel.At(0))}
 	return g.NewLaunch(kernels.NVLSCopyIn, call, plan.Geometry, args)
 }

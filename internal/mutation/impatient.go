@@ -1,7 +1,6 @@
 package mutation
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -30,24 +29,7 @@ func (t *Team) Impatient(f kernels.Family, d collective.DType, seed uint64) erro
 	turns := 100 << (mix(seed) % 6)
 	t.conductor.TurnTime = waitLimit / time.Duration(t.Ranks*turns)
 	t.conductor.Reseed(seed)
-	err = t.Do(func(m *member) error {
-		s := m.Stream()
-		if err := s.BeginCapture(); err != nil {
-			return err
-		}
-		err := prepared[m.Rank.Rank()].Enqueue(s)
-		g, ended := s.EndCapture()
-		if err := errors.Join(err, ended); err != nil {
-			return err
-		}
-		defer g.Close()
-		if err := s.LaunchGraph(g); err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		return m.Group.Wait(ctx)
-	})
+	err = t.Do(func(m *member) error { return m.inGraph(prepared[m.Rank.Rank()].Enqueue) })
 	if err != nil && !t.broken && verdict(err) == gaveUp {
 		t.broken = true
 		return nil

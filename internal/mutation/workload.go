@@ -286,23 +286,31 @@ func (e *refusedError) Unwrap() error { return e.err }
 // the launches: what comes before and behind a kernel on its rank's stream is all
 // that orders these with what other ranks do.
 func (m *member) replay(list []*call, prepared []collective.Prepared) error {
+	at := func(offset uint64) device.Ptr { return m.memory.At(offset).Local() }
+	return m.inGraph(func(s collective.Stream) error {
+		var errs []error
+		for i, c := range list {
+			whole := guard + c.bytes() + guard
+			if c.send != c.recv {
+				errs = append(errs, s.Copy(at(c.recv-guard), at(blankOffset), whole))
+			}
+			errs = append(errs, s.Copy(at(c.send-guard), at(c.input), whole),
+				prepared[i].Enqueue(s),
+				s.Copy(at(c.kept), at(c.recv-guard), whole))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// inGraph runs what enqueue puts on a stream as one graph.
+func (m *member) inGraph(enqueue func(collective.Stream) error) error {
 	s := m.Stream()
 	if err := s.BeginCapture(); err != nil {
 		return err
 	}
-	at := func(offset uint64) device.Ptr { return m.memory.At(offset).Local() }
-	var errs []error
-	for i, c := range list {
-		whole := guard + c.bytes() + guard
-		if c.send != c.recv {
-			errs = append(errs, s.Copy(at(c.recv-guard), at(blankOffset), whole))
-		}
-		errs = append(errs, s.Copy(at(c.send-guard), at(c.input), whole),
-			prepared[i].Enqueue(s),
-			s.Copy(at(c.kept), at(c.recv-guard), whole))
-	}
-	g, err := s.EndCapture()
-	if err := errors.Join(append(errs, err)...); err != nil {
+	err := enqueue(s)
+	g, ended := s.EndCapture()
+	if err := errors.Join(err, ended); err != nil {
 		return err
 	}
 	defer g.Close()
