@@ -22,3 +22,16 @@ func NewSpan(send, recv Ptr, count uint64, d DType) Span {
 
 // CeilDiv is a/b rounded up.
 func CeilDiv(a, b uint64) uint64 { return (a + b - 1) / b }
+
+// RoundUp is n rounded up to a multiple of unit.
+func RoundUp(n, unit uint64) uint64 { return CeilDiv(n, unit) * unit }
+
+// LinePacks is the packs of a 128-byte line. What ranks or blocks move apart from
+// each other is whole lines where it can be: an access of a warp that lies across
+// lines goes over a link as one packet more.
+const LinePacks = 8
+
+// Slice is the packs that each of so many ranks reduces.
+func Slice(packs uint64, ranks int) uint64 {
+	return RoundUp(CeilDiv(packs, uint64(ranks)), LinePacks)
+}

@@ -71,6 +71,7 @@ type Timing struct {
 type NVLS struct {
 	Multicast string `toml:"multicast"` // MulticastAuto or MulticastOff
 	Staging   Size   `toml:"staging"`
+	Scratch   Size   `toml:"scratch"`
 	Blocks    int    `toml:"blocks"`  // 0: automatic
 	Threads   int    `toml:"threads"` // 0: automatic
 }

@@ -37,7 +37,7 @@ func Takes(key string) (words, example string) {
 	switch key {
 	case "sweep.min_bytes", "sweep.max_bytes", "sweep.step_bytes":
 		return fmt.Sprintf("a number of bytes, or one with K, M or G, up to %v", MaxSize), "32K"
-	case "nvls.staging":
+	case "nvls.staging", "nvls.scratch":
 		return fmt.Sprintf("between %v and %v a rank; it is rounded up to the device's granularity", minStaging, maxStaging), "32M"
 	case "nvls.threads":
 		return fmt.Sprintf("a multiple of %d up to %d, or 0 for automatic", warp, maxThreads), "512"

@@ -22,7 +22,7 @@ const (
 	maxBlocks  = 256            // more than any GPU has multiprocessors
 	maxThreads = 512            // what the kernels are compiled for (kernels.MaxThreads)
 	warp       = 32             // threads
-	minStaging = Size(64 << 10) // a few chunks of each of 8 ranks
+	minStaging = Size(64 << 10) // a few chunks of each of 8 ranks; of scratch memory too
 	maxStaging = Size(8 << 30)
 	maxDevices = 16 // software devices
 	maxTimeout = 24 * time.Hour
@@ -47,6 +47,9 @@ func (c *Config) Validate() error {
 	v.timeout("bootstrap.timeout", c.Bootstrap.Timeout)
 	if s := c.NVLS.Staging; s < minStaging || s > maxStaging {
 		v.wants("nvls.staging")
+	}
+	if s := c.NVLS.Scratch; s < minStaging || s > maxStaging {
+		v.wants("nvls.scratch")
 	}
 	if t := c.NVLS.Threads; t < 0 || t > maxThreads || t%warp != 0 {
 		v.wants("nvls.threads")

@@ -71,6 +71,7 @@ func TestValidate(t *testing.T) {
 		{"endless timeout", func(c *Config) { c.Bootstrap.Timeout = 1000 * time.Hour }, []string{"bootstrap.timeout", "up to 24h"}},
 
 		{"staging too small", func(c *Config) { c.NVLS.Staging = 1000 }, []string{`nvls.staging = "1000"`, "between 64K and 8G"}},
+		{"scratch too small", func(c *Config) { c.NVLS.Scratch = 1000 }, []string{`nvls.scratch = "1000"`, "between 64K and 8G"}},
 		{"staging absurd", func(c *Config) { c.NVLS.Staging = 9 << 30 }, []string{`nvls.staging = "9G"`}},
 		{"blocks", func(c *Config) { c.NVLS.Blocks = 257 }, []string{"nvls.blocks = 257", "from 0 to 256", "0 is automatic"}},
 		{"threads", func(c *Config) { c.NVLS.Threads = 100 }, []string{"nvls.threads = 100", "multiple of 32"}},

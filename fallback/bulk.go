@@ -5,11 +5,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 )
 
-const (
-	bulkSlots = kernels.BulkSlots
-	// linePacks is the packs of a 128-byte line, which bulk copies should not cut.
-	linePacks = 8
-)
+const bulkSlots = kernels.BulkSlots
 
 // BulkCopies reports whether every rank's GPU has bulk copies. All ranks run the
 // same kernel, so one that has none decides for all.
@@ -42,15 +38,13 @@ type withoutBulk struct{ collective.Prepared }
 // Algorithm implements collective.Prepared.
 func (w withoutBulk) Algorithm() string { return "plain-" + w.Prepared.Algorithm() }
 
-// planBulk is planPush for bulk copies: shares are whole lines where they can be,
-// and no multiprocessor has shared memory for a second block.
+// planBulk is planPush for bulk copies: no multiprocessor has shared memory for a
+// second block, and every slot holds a line at least.
 func planBulk(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, scratch uint64, t collective.Tuning) slotPlan {
 	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), maxBlocks)
 	slots := uint64(bulkSlots * (ranks - 1) * kernels.PackBytes)
-	geo.Blocks = uint32(max(min(uint64(geo.Blocks), uint64(maxBlocks), scratch/(slots*linePacks)), 1))
-	room := scratch / (uint64(geo.Blocks) * slots) / linePacks * linePacks
-	p := planSlots(c, span, ranks, geo, min(room, pushChunk))
-	p.packs = collective.CeilDiv(p.packs, linePacks) * linePacks
+	geo.Blocks = uint32(max(min(uint64(geo.Blocks), uint64(maxBlocks), scratch/(slots*collective.LinePacks)), 1))
+	p := planSlots(c, span, ranks, geo, min(scratch/(uint64(geo.Blocks)*slots), pushRound/uint64(ranks-1)))
 	p.split(ranks, span.Packs)
 	return p
 }

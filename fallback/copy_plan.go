@@ -68,7 +68,7 @@ func planCopies(c collective.Call, ranks int, maxBlocks uint32, scratch uint64, 
 }
 
 // units rounds up to a multiple of copyUnit.
-func units(bytes uint64) uint64 { return collective.CeilDiv(bytes, copyUnit) * copyUnit }
+func units(bytes uint64) uint64 { return collective.RoundUp(bytes, copyUnit) }
 
 // part is where chunk k of a rank's slice lies in the message: bytes from and to,
 // equal where there is nothing.

@@ -125,7 +125,7 @@ func (p *P2P) oneShot(c collective.Call) (collective.Prepared, error) {
 func (p *P2P) twoShot(c collective.Call) (collective.Prepared, error) {
 	g := p.group
 	span := collective.NewSpan(c.Send.Local(), c.Recv.Local(), c.Count, c.DType)
-	args := kernels.Args{Head: span.Head, Packs: span.Packs, Chunk: collective.CeilDiv(span.Packs, uint64(g.Size()))}
+	args := kernels.Args{Head: span.Head, Packs: span.Packs, Chunk: collective.Slice(span.Packs, g.Size())}
 	// Own first, then the following ranks: at any moment the ranks read from and
 	// store to different peers.
 	for i := range g.Size() {

@@ -13,16 +13,15 @@ import (
 const (
 	packetBlocks  = 128
 	oneShotBlocks = 64
-	ringBlocks    = 24
-	ringSlots     = 4
 	pushSlots     = 3
 	// twoShotUnroll is the number of packs that a thread of the two-shot kernel
 	// has in flight (kUnroll of fabric.cuh).
 	twoShotUnroll = 2
-	// pushChunk is the packs of one slice that are worth a round of pushing.
-	pushChunk = 4096
+	// pushRound is the packs for all other ranks that a block pushes in a round, where
+	// scratch memory has room.
+	pushRound = 5120
 	// splitPacks is the share of a block above which more than two ranks push it in
-	// two rounds: the second is on its way while the first is waited for.
+	// two rounds.
 	splitPacks = 1024
 	// pushFill is how many times its scratch memory a rank may receive by push
 	// before two-shot is the better choice, where it is less than pushScratch.
@@ -99,20 +98,29 @@ type slotPlan struct {
 	packs, outside uint64 // shares: packs and elements, as much as is worth it and has room
 }
 
-// planSlots spreads a message evenly over blocks and ranks, and lets no share be
-// larger than a slot of slotPacks packs.
-func planSlots(c collective.Call, span collective.Span, ranks int, geo collective.Geometry, slotPacks uint64) slotPlan {
+// planSlots divides a message evenly over blocks, ranks and rounds: as few rounds as
+// slots of room packs allow. Shares of packs are whole lines, for an access that
+// lies across lines is carried by one packet of a link more.
+func planSlots(c collective.Call, span collective.Span, ranks int, geo collective.Geometry, room uint64) slotPlan {
+	if room > collective.LinePacks {
+		room = room / collective.LinePacks * collective.LinePacks
+	}
 	perPack := uint64(kernels.PackBytes / c.DType.Size())
 	parts := uint64(geo.Blocks) * uint64(ranks)
-	share := func(n, room uint64) uint64 { return min(max(collective.CeilDiv(n, parts), 1), room) }
-	return slotPlan{geo, slotPacks * kernels.PackBytes, share(span.Packs, slotPacks), share(c.Count-span.Packs*perPack, slotPacks*perPack)}
+	share := func(units, room, line uint64) uint64 {
+		all := collective.CeilDiv(max(units, 1), parts)
+		rounds := collective.CeilDiv(all, room)
+		return min(collective.RoundUp(collective.CeilDiv(all, rounds), line), room)
+	}
+	return slotPlan{geo, room * kernels.PackBytes, share(span.Packs, room, collective.LinePacks), share(c.Count-span.Packs*perPack, room*perPack, 1)}
 }
 
-// split tells a plan for push to take what would be one round in two.
+// split is the share of packs in a plan for push that would take one round, in
+// two: among more than two ranks the second is on its way while the first is
+// waited for.
 func (p *slotPlan) split(ranks int, packs uint64) {
-	parts := uint64(p.Blocks) * uint64(ranks)
-	if ranks > 2 && p.packs > splitPacks && p.packs*parts >= packs {
-		p.packs = collective.CeilDiv(collective.CeilDiv(p.packs, 2), uint64(p.Threads)) * uint64(p.Threads)
+	if parts := uint64(p.Blocks) * uint64(ranks); ranks > 2 && p.packs > splitPacks && p.packs*parts >= packs {
+		p.packs = collective.RoundUp(collective.CeilDiv(packs, 2*parts), collective.LinePacks)
 	}
 }
 
@@ -123,15 +131,16 @@ func planPush(c collective.Call, span collective.Span, ranks int, maxBlocks uint
 	slots := uint64(pushSlots * (ranks - 1) * kernels.PackBytes)
 	geo.Blocks = uint32(max(min(uint64(geo.Blocks), scratch/slots), 1))
 	room := scratch / (uint64(geo.Blocks) * slots)
-	p := planSlots(c, span, ranks, geo, max(min(room, pushChunk), 1))
+	p := planSlots(c, span, ranks, geo, max(min(room, pushRound/uint64(ranks-1)), 1))
 	p.split(ranks, span.Packs)
 	return p
 }
 
-// planRing divides the ring's scratch among blocks and slots.
+// planRing divides the ring's scratch among blocks and slots: one for each message
+// of a round that goes through them.
 func planRing(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, scratch uint64, t collective.Tuning) slotPlan {
-	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), min(maxBlocks, ringBlocks))
-	return planSlots(c, span, ranks, geo, scratch/(uint64(geo.Blocks)*ringSlots*kernels.PackBytes))
+	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), maxBlocks)
+	return planSlots(c, span, ranks, geo, scratch/(uint64(geo.Blocks)*uint64(ranks-1)*kernels.PackBytes))
 }
 
 // choose picks the algorithm for a message when the mode is plain p2p. The

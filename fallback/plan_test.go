@@ -110,7 +110,7 @@ type planner struct {
 var planners = map[string]planner{
 	"push": {planPush, pushSlots, func(n int) int { return n - 1 }, kernels.MaxBlocks},
 	"bulk": {planBulk, bulkSlots, func(n int) int { return n - 1 }, kernels.MaxBlocks},
-	"ring": {planRing, ringSlots, func(int) int { return 1 }, ringBlocks},
+	"ring": {planRing, 1, func(n int) int { return n - 1 }, kernels.MaxBlocks},
 }
 
 // The slots of all blocks fit the scratch memory, and shares fit the slots.

@@ -40,7 +40,7 @@ func (r *Ring) Prepare(c collective.Call) (collective.Prepared, error) {
 	span := collective.NewSpan(c.Send.Local(), c.Recv.Local(), c.Count, c.DType)
 	plan := planRing(c, span, g.Size(), g.MaxBlocks(), g.Workspace().ScratchBytes(), r.tuning)
 	args := kernels.Args{
-		Head: span.Head, Packs: span.Packs, Chunk: plan.packs, OutsideChunk: plan.outside, SlotBytes: plan.slotBytes, Slots: ringSlots,
+		Head: span.Head, Packs: span.Packs, Chunk: plan.packs, OutsideChunk: plan.outside, SlotBytes: plan.slotBytes,
 		Scratch: uint64(g.Workspace().Scratch(g.Rank())), NextScratch: uint64(g.Workspace().Scratch(next)),
 	}
 	args.PeerOut[0] = uint64(c.Recv.Peer(next))

@@ -92,7 +92,7 @@ func (z *ZeroCopy) Prepare(c collective.Call) (collective.Prepared, error) {
 	g := z.group
 	span := collective.NewSpan(c.Send.Local(), c.Recv.Local(), c.Count, c.DType)
 	args := kernels.Args{
-		Packs: span.Packs, Chunk: collective.CeilDiv(span.Packs, uint64(g.Size())),
+		Packs: span.Packs, Chunk: collective.Slice(span.Packs, g.Size()),
 		MulticastIn: uint64(send.At(c.Send.Offset)), MulticastOut: uint64(recv.At(c.Recv.Offset)),
 	}
 	for i := range g.Size() { // for the elements after the last pack

@@ -41,7 +41,8 @@ type flags struct {
 	Timeout     seconds `short:"T" name:"timeout" key:"timing.timeout" help:"Longest wait for the device, in seconds or as 2m; 0 keeps the configured one." placeholder:"SECONDS" takes:"a number of seconds or a duration as 2m, up to 24h" example:"90" group:"Measurement"`
 
 	Multicast string `key:"nvls.multicast" help:"off forbids every multicast call on this node." placeholder:"auto|off" group:"NVLS and bootstrap"`
-	Staging   string `key:"nvls.staging" help:"Staging buffer of nvls-copy-in." placeholder:"SIZE" group:"NVLS and bootstrap"`
+	Staging   string `key:"nvls.staging" help:"Staging buffer of the copy-in modes." placeholder:"SIZE" group:"NVLS and bootstrap"`
+	Scratch   string `key:"nvls.scratch" help:"Scratch memory of ring, push and copy engines." placeholder:"SIZE" group:"NVLS and bootstrap"`
 	Blocks    int    `key:"nvls.blocks" help:"Blocks of a kernel; 0 is automatic." placeholder:"N" group:"NVLS and bootstrap"`
 	Threads   int    `key:"nvls.threads" help:"Threads of a block; 0 is automatic." placeholder:"N" group:"NVLS and bootstrap"`
 

@@ -21,7 +21,7 @@ func TestBadValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	size := map[string]bool{"minbytes": true, "maxbytes": true, "stepbytes": true, "staging": true}
+	size := map[string]bool{"minbytes": true, "maxbytes": true, "stepbytes": true, "staging": true, "scratch": true}
 	flags := 0
 	for _, command := range parser.Model.Children {
 		for _, f := range command.Flags {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A whole comparison on the GPUs of this host, one rank a GPU, in under 5 minutes:
-# tunes mode auto, measures it beside the ring, NCCL and NCCL's symmetric kernels
-# with and without CUDA graphs and, with graphs, in other data types, and every p2p
-# and NVLS mode at large sizes; all verified. Goals are parts of the faster peer's
+# tunes mode auto, measures it beside p2p, the ring, NCCL and NCCL's symmetric kernels
+# with and without CUDA graphs, in several data types, and every p2p and NVLS mode
+# at large sizes; all verified. Goals are parts of the faster peer's
 # time, by number of ranks (GOALS); bfloat16 and half 1.03 of float; copy-in 1.10 of
 # zero-copy. Leaves JSON, logs, charts, a report and summary.txt with the ratio
 # tables, which it prints too. A step that fails, or takes too long, costs its own
@@ -19,7 +19,7 @@
 # ITERS    timed runs of each size (20), GRAPHS launches of a graph of so many (10)
 # GOALS    of auto against NCCL: 1K:16K=0.90 64K:16M=0.80 64M:256M=0.85 1G=0.909 for
 #          2 ranks
-# LIMIT    seconds for all runs (270)
+# LIMIT    seconds for all runs (290)
 # ARCHIVE  a .tar.gz to pack the folder into
 # Multicast is left alone unless a site switch is set; then NCCL gets it off too.
 set -euo pipefail
@@ -41,7 +41,7 @@ min=${MIN:-1K} max=${MAX:-1G} tune_max=${TUNE_MAX:-256M} large=${LARGE:-16M}
 types=${TYPES:-float,bfloat16,half}
 first=${types%%,*} others=
 [[ $types != *,* ]] || others=${types#*,}
-cycles=${CYCLES:-6} iters=${ITERS:-20} graphs=${GRAPHS:-10} limit=${LIMIT:-270}
+cycles=${CYCLES:-6} iters=${ITERS:-20} graphs=${GRAPHS:-10} limit=${LIMIT:-290}
 case $ranks in
   1 | 2) wanted='1K:16K=0.90 64K:16M=0.80 64M:256M=0.85 1G=0.909' ;;
   3 | 4) wanted='1K:16M=0.80 64M:256M=0.90 1G:4G=0.952' ;;
@@ -136,7 +136,7 @@ measure() {
   "$binary" version | head -n 2 | paste -sd ' '
   gpus
   # Nothing of an earlier run may pass for one of this.
-  rm -rf "$out"/{tune,times,graph,modes,types}.{json,txt,png} "$out"/{tuning.toml,ratios.md,report}
+  rm -rf "$out"/{tune,times,graph,modes,types,types-graph}.{json,txt,png} "$out"/{tuning.toml,ratios.md,report}
   # In graphs, where the host's time to launch hides nothing.
   step tune 80 --mode auto -d "$first" -G 1 -b "$min" -e "$tune_max" -f 4 -n "$iters" --save-tuning "$out/tuning.toml"
   # Half a tuning would give large messages the ways of small ones.
@@ -146,11 +146,14 @@ measure() {
     echo "   auto is not tuned: it measures by itself which mode to take"
   fi
   step times 90 --config compare-nccl -d "$first" "${all[@]}" "${tuning[@]}"
-  step graph 90 --config compare-nccl --mode auto,nccl,nccl-symmetric -d "$first" -G "$graphs" "${all[@]}" "${tuning[@]}"
+  step graph 120 --config compare-nccl -d "$first" -G "$graphs" "${all[@]}" "${tuning[@]}"
   # As the program lists them, so that none is forgotten.
   modes=$("$binary" --help | grep -oE '\b(p2p|nvls)-[a-z-]+\b' | grep -vx 'nvls-allreduce' | sort -u | paste -sd ,)
-  step modes 60 --mode "$modes" --fallback allow -d "$first" -b "$large" -e "$max" -f 4 -n "$iters" -N "$cycles"
-  [[ -z $others ]] || step types 120 --config compare-nccl --mode auto,nccl,nccl-symmetric -d "$others" -G "$graphs" "${all[@]}" "${tuning[@]}"
+  step modes 90 --mode "$modes" --fallback allow -d "$first" -b "$large" -e "$max" -f 4 -n "$iters" -N "$cycles"
+  if [[ -n $others ]]; then
+    step types-graph 120 --config compare-nccl -d "$others" -G "$graphs" "${all[@]}" "${tuning[@]}"
+    step types 120 --config compare-nccl -d "$others" "${all[@]}" "${tuning[@]}"
+  fi
   gpus
 
   local flag title="auto against the faster of nccl and nccl-symmetric"
@@ -167,10 +170,13 @@ measure() {
   show "copy-in against zero-copy, between peers" modes modes --modes p2p-two-shot,p2p-copy-in "${flag[@]}" || true
   mapfile -t flag < <(goals "$min:$max=1.03")
   for type in ${others//,/ }; do
-    show "auto: $type against $first at the same bytes, graph" graph types --modes auto,auto --types "$first,$type" "${flag[@]}" || true
+    show "auto: $type against $first at the same bytes, graph" graph types-graph --modes auto,auto --types "$first,$type" "${flag[@]}" || true
   done
   mapfile -t flag < <(goals "${wanted[@]}")
-  [[ -z $others ]] || show "$title, other types, graph" types types --modes "$peers,auto" "${flag[@]}" || true
+  if [[ -n $others ]]; then
+    show "$title, other types, graph" types-graph types-graph --modes "$peers,auto" "${flag[@]}" || true
+    show "$title, other types, no graph" types types --modes "$peers,auto" "${flag[@]}" || true
+  fi
   show "$title, graph" graph graph --modes "$peers,auto" "${flag[@]}" || true
   show "$title, no graph" times times --modes "$peers,auto" "${flag[@]}" || show "auto against the ring" times times --modes ring,auto || true
   rm -f "$out/why"
@@ -178,10 +184,11 @@ measure() {
   echo
   chart times "$ranks ranks, $first" --kind busbw,speedup
   chart graph "$ranks ranks, $first, CUDA graphs" --kind time,speedup
-  chart types "$ranks ranks, ${others//,/ and }, CUDA graphs" --kind busbw,speedup
+  chart types-graph "$ranks ranks, ${others//,/ and }, CUDA graphs" --kind time,speedup
+  chart types "$ranks ranks, ${others//,/ and }" --kind busbw,speedup
   chart modes "$ranks ranks, $first, every mode" --kind busbw
   local results=()
-  for name in times graph types modes; do
+  for name in times graph types-graph types modes; do
     [[ ! -s $out/$name.json ]] || results+=("$out/$name.json")
   done
   ((${#results[@]} == 0)) || "$binary" report "${results[@]}" -o "$out/report" || echo "   no report"

@@ -34,18 +34,16 @@ func regionBytes(cfg *configs.Config) uint64 {
 			most = max(most, s)
 		}
 	}
-	return roundUp(max(most, 1), slotAlign)
+	return collective.RoundUp(max(most, 1), slotAlign)
 }
 
-func roundUp(n, unit uint64) uint64 { return (n + unit - 1) / unit * unit }
-
-// scratchBytes is the scratch memory that the modes want: push and copy engines get
-// as much as copy-in gets for staging, the others are content with the default.
+// scratchBytes is the scratch memory of the workspace: the least, where only NCCL
+// is measured. Every other mode passes messages through it, or may be replaced by
+// the ring, which does.
 func scratchBytes(cfg *configs.Config) uint64 {
 	for _, name := range cfg.Modes() {
-		switch name {
-		case configs.ModeP2PPush, configs.ModeP2PPushBulk, configs.ModeP2PCopyEngine, configs.ModeAuto:
-			return max(uint64(cfg.NVLS.Staging), collective.ScratchBytes)
+		if name != configs.ModeNCCL && name != configs.ModeNCCLSymmetric {
+			return uint64(cfg.NVLS.Scratch)
 		}
 	}
 	return collective.ScratchBytes
@@ -87,7 +85,7 @@ func (b *buffers) at(offset uint64) collective.Buffer {
 
 // call is the all-reduce of size bytes in the slot-th pair of buffers.
 func (b *buffers) call(slot int, size uint64, d collective.DType, op collective.Op, p result.Placement) collective.Call {
-	at := uint64(slot) * roundUp(max(size, 1), slotAlign)
+	at := uint64(slot) * collective.RoundUp(max(size, 1), slotAlign)
 	c := collective.Call{Send: b.at(at), Recv: b.at(b.region + at), Count: size / uint64(d.Size()), DType: d, Op: op}
 	if p == result.InPlace {
 		c.Send = c.Recv
@@ -99,7 +97,7 @@ func (b *buffers) call(slot int, size uint64, d collective.DType, op collective.
 // As in nccl-tests, a message that is smaller than the largest must not be
 // found in the cache by the next iteration.
 func (b *buffers) slots(size uint64) int {
-	return int(min(max(b.region/roundUp(max(size, 1), slotAlign), 1), maxSlots))
+	return int(min(max(b.region/collective.RoundUp(max(size, 1), slotAlign), 1), maxSlots))
 }
 
 // calls is a planned call a slot.

@@ -90,8 +90,8 @@ func TestRefusals(t *testing.T) {
 // The memory that is foreseen is that which a run tells.
 func TestPlannedMemory(t *testing.T) {
 	cfg := configs.Default()
-	cfg.Run.Mode, cfg.Sweep.MaxBytes, cfg.NVLS.Staging = []string{configs.ModeCopyIn}, 1<<20, 8<<20
-	if m := PlannedMemory(cfg); m.Buffers != 2<<20 || m.Staging != 8<<20 || m.Control != collective.WorkspaceBytes(0) {
+	cfg.Run.Mode, cfg.Sweep.MaxBytes, cfg.NVLS.Staging, cfg.NVLS.Scratch = []string{configs.ModeCopyIn}, 1<<20, 8<<20, 16<<20
+	if m := PlannedMemory(cfg); m.Buffers != 2<<20 || m.Staging != 8<<20 || m.Control != collective.WorkspaceBytes(16<<20) {
 		t.Errorf("%+v", m)
 	}
 }

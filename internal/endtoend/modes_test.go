@@ -141,8 +141,8 @@ func TestLarge(t *testing.T) {
 		{8, local, collective.BFloat16, collective.Sum, sizes{300_002, 300_002, 2}},
 	} {
 		t.Run(fmt.Sprintf("%d %s %v", w.np, w.launcher.name, w.dtype), func(t *testing.T) {
-			// A small staging buffer makes the copy-in pipelines turn many times.
-			sweep(t, w.launcher, w.np, modes(configs.ModeAuto, configs.ModeP2PPacket), []collective.DType{w.dtype}, []collective.Op{w.op}, w.sizes, oneTiming+"[nvls]\nstaging = \"256K\"\n")
+			// Little memory to pass through makes pipelines turn many times.
+			sweep(t, w.launcher, w.np, modes(configs.ModeAuto, configs.ModeP2PPacket), []collective.DType{w.dtype}, []collective.Op{w.op}, w.sizes, oneTiming+"[nvls]\nstaging = \"256K\"\nscratch = \"256K\"\n")
 		})
 	}
 }

@@ -13,7 +13,7 @@ const (
 	// each; the host writes them once.
 	PeersOffset = 64
 	// SignalBytes is the size of the whole struct.
-	SignalBytes = 256 + 4*4*MaxBlocks + 4*MaxBlocks*MaxRanks + 2*4*MaxBlocks*8
+	SignalBytes = 256 + 3*4*MaxBlocks + 4*MaxBlocks*MaxRanks + 4*MaxBlocks*8
 )
 
 // Stage is where a kernel waited.
@@ -25,7 +25,6 @@ var stages = map[Stage]string{
 	3:  "for the peers to have read their input (in place)",
 	4:  "for the peers' chunk to be in the staging buffer, and their part of the last result",
 	6:  "for the previous rank's data in the ring",
-	7:  "for a free slot at the next rank in the ring",
 	8:  "for a peer's packet",
 	9:  "for the peers' inputs to be in scratch memory",
 	10: "for the peers' results",

@@ -11,5 +11,5 @@
 // Rules:
 //
 //   - Excuses are read from a kernel's text alone, and fit no mutant that was found out.
-//   - The report says which mutants lie where no round has been, and why.
+//   - Nothing excuses a mutant that lies where no round has been.
 package mutation

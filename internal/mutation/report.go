@@ -12,15 +12,11 @@ import (
 // which, unless empty, says what flag chose the kernels.
 func Report(w io.Writer, all []Outcome, seeds uint64, which string) error {
 	var b strings.Builder
-	killed, equivalent, idle := 0, 0, 0
+	killed, equivalent := 0, 0
 	for _, o := range all {
-		switch {
-		case o.Killed():
+		if o.Killed() {
 			killed++
-		case o.Why() == "":
-		case o.Tried == 0:
-			idle++
-		default:
+		} else if o.Why() != "" {
 			equivalent++
 		}
 	}
@@ -29,8 +25,8 @@ func Report(w io.Writer, all []Outcome, seeds uint64, which string) error {
 	if which != "" {
 		fmt.Fprintf(&b, "Not all kernels: those that `-mutation.kernels %s` chose.\n\n", which)
 	}
-	fmt.Fprintf(&b, "%d mutants: %d found out, %d not and explained below, %d on lines that no round executes and explained below, %d not explained. Each ran up to %d rounds of 5 calls among 2 and 4 ranks, and half as many among 8, wherever its line was reached; where these never came, up to %d calls in which waits fail.\n\n",
-		len(all), killed, equivalent, idle, len(all)-killed-equivalent-idle, seeds, impatientSeeds)
+	fmt.Fprintf(&b, "%d mutants: %d found out, %d not and explained below, %d not explained. Each ran up to %d rounds of 5 calls among 2 and 4 ranks, and half as many among 8, wherever its line was reached; where these never came, up to %d calls in which waits fail.\n\n",
+		len(all), killed, equivalent, len(all)-killed-equivalent, seeds, impatientSeeds)
 	byModule(&b, all)
 	byKind(&b, all)
 	survivors(&b, all)

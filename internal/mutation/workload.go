@@ -55,10 +55,9 @@ const (
 	memoryBytes   = 8 << 20
 	callsOfRound  = 5
 	guard         = 64 // bytes around a buffer that must not change
-	// packetSlots, ringSlots and pushSlots are few, so that they are used again
-	// soon. All calls have the same.
+	// packetSlots and pushSlots are few, so that they are used again soon. All calls
+	// have the same.
 	packetSlots = 256
-	ringSlots   = 2
 	pushSlots   = 2
 )
 
@@ -216,7 +215,7 @@ func (c *call) launch(m *member) (collective.Prepared, error) {
 			a.Slots, a.Chunk = kernels.BulkSlots, collective.CeilDiv(c.chunk, 2)
 		}
 		if c.family == kernels.Ring {
-			a.Slots, a.NextScratch = ringSlots, uint64(w.Scratch(next))
+			a.NextScratch = uint64(w.Scratch(next))
 			a.PeerOut[0] = uint64(recv.Peer(next))
 		}
 	case kernels.CopyIn, kernels.NVLSCopyIn:

@@ -28,10 +28,8 @@ struct Signals {
   u32 epoch[kMaxBlocks];         // arrivals made by each block of this rank
   u32 packetEpoch[kMaxBlocks];   // packet all-reduces done by each block
   u32 ringMessages[kMaxBlocks];  // ring messages sent by each block
-  u32 ringSlots[kMaxBlocks];     // of which went through a scratch slot
   u32 arrived[kMaxBlocks][kMaxRanks];  // written by peers: their epoch
   u32 ringReceived[kMaxBlocks][8];     // written by the previous rank; a 32-byte sector each
-  u32 ringCredit[kMaxBlocks][8];       // written by the next rank
 };
 
 struct Args {
@@ -51,7 +49,7 @@ struct Args {
   u64 timeout;      // nanoseconds a wait may last
   Average average;
   u32 rank, ranks;
-  u32 slots;  // ring, push: scratch slots of a block; packet: packets that a block's inbox holds for one rank
+  u32 slots;  // push: scratch slots of a block; packet: packets that a block's inbox holds for one rank
   u32 spare;
 };
 
@@ -61,7 +59,6 @@ enum Stage : u32 {
   kTile = 3,       // in place, waiting for the peers to have read
   kStaged = 4,     // copy-in: waiting for the peers' chunk to be in staging, and their part of the last result
   kRingData = 6,   // ring: waiting for the previous rank's data
-  kRingCredit = 7, // ring: waiting for the next rank to free a slot
   kPacket = 8,     // waiting for a peer's packet
   kPushed = 9,     // push: waiting for the peers' inputs to be in scratch
   kDone = 10,      // push: waiting for the peers' results, which also frees scratch

@@ -4,8 +4,14 @@
 // finished by the rank before the one that sent it first.
 //
 // Every block is a ring of its own with its own share of the message, slots and
-// counters. A message is announced by a counter at the receiver (release), a
-// freed slot by a counter at the sender.
+// counter. A message is announced by a counter at the receiver (release).
+//
+// Nobody waits for a slot. There is one for each message of a round that goes
+// through slots, and a round, the last one of a kernel too, ends when all finished
+// chunks have come around. The next rank finished the one that comes last, and all
+// others passed it on, each behind its own last read of a slot. So all slots of all
+// ranks are free again, and the releases and acquires that brought the chunk order
+// those reads before what is stored next (PTX ISA, "causality order").
 #pragma once
 #include "fabric.cuh"
 
@@ -13,84 +19,129 @@
 template <class T, class Op>
 struct RingPacks {
   static constexpr u32 kBytes = 16;
+  static constexpr int kUnroll = 2;
+  using Value = Pack;
   static DEVICE u64 at(const Args& a, u64 base, u64 i) { return packAddress<T>(a, base, i); }
-  static DEVICE void copy(u64 to, u64 from) { storePack(to, loadPack(from)); }
-  static DEVICE void reduce(u64 to, u64 from, u64 own) {
-    Lanes<T> v = unpack<T>(loadPack(from));
-    reduceInto<T, Op>(v, loadPack(own));
-    storePack(to, pack<T>(v));
-  }
-  static DEVICE void finish(const Args& a, u64 to, u64 next, u64 from, u64 own) {
-    Lanes<T> v = unpack<T>(loadPack(from));
-    reduceInto<T, Op>(v, loadPack(own));
-    averageLanes<T>(v, a.average);
-    Pack p = pack<T>(v);
-    storePack(to, p);
-    storePack(next, p);
+  static DEVICE Pack load(u64 from) { return loadPack(from); }
+  static DEVICE void store(u64 to, const Pack& p) { storePack(to, p); }
+  template <bool kLast>
+  static DEVICE Pack combine(const Args& a, const Pack& x, const Pack& y) {
+    Lanes<T> v = unpack<T>(x);
+    reduceInto<T, Op>(v, y);
+    if constexpr (kLast) averageLanes<T>(v, a.average);
+    return pack<T>(v);
   }
 };
 template <class T, class Op>
 struct RingElements {
   static constexpr u32 kBytes = sizeof(typename T::Storage);
+  static constexpr int kUnroll = 1;
+  using Value = typename T::Storage;
   static DEVICE u64 at(const Args& a, u64 base, u64 i) { return base + outsideIndex<T>(a, i) * kBytes; }
-  static DEVICE void copy(u64 to, u64 from) { storeRaw<T>(to, 0, loadRaw<T>(from, 0)); }
-  static DEVICE typename T::Acc combine(u64 from, u64 own) {
-    return Op::apply(loadElement<T>(from, 0), loadElement<T>(own, 0));
-  }
-  static DEVICE void reduce(u64 to, u64 from, u64 own) { storeElement<T>(to, 0, combine(from, own)); }
-  static DEVICE void finish(const Args& a, u64 to, u64 next, u64 from, u64 own) {
-    typename T::Acc v = average(combine(from, own), a.average);
-    storeElement<T>(to, 0, v);
-    storeElement<T>(next, 0, v);
+  static DEVICE Value load(u64 from) { return loadRaw<T>(from, 0); }
+  static DEVICE void store(u64 to, Value v) { storeRaw<T>(to, 0, v); }
+  template <bool kLast>
+  static DEVICE Value combine(const Args& a, Value x, Value y) {
+    typename T::Acc v = Op::apply(T::decode(x), T::decode(y));
+    if constexpr (kLast) v = average(v, a.average);
+    return T::encode(v);
   }
 };
 
 struct RingLink {
   const Args& a;
-  Signals *next, *prev;
-  u32 sent, received;          // messages
-  u32 slotsSent, slotsFreed;   // of which through slots
+  Signals* next;
+  u32 sent, received;  // messages
 
   DEVICE explicit RingLink(const Args& args) : a(args) {
     next = peerSignals(a, a.rank + 1 == a.ranks ? 0 : a.rank + 1);
-    prev = peerSignals(a, a.rank == 0 ? a.ranks - 1 : a.rank - 1);
     sent = received = a.self->ringMessages[blockIndex()];
-    slotsSent = slotsFreed = a.self->ringSlots[blockIndex()];
     resetFailed();
   }
-  DEVICE u64 slot(u64 base, u32 n) const { return base + (u64(blockIndex()) * a.slots + n % a.slots) * a.slotBytes; }
-  DEVICE u64 sendSlot() const { return slot(a.nextScratch, slotsSent); }
-  DEVICE u64 receiveSlot() const { return slot(a.scratch, slotsFreed); }
+  // This block's slot k of a rank's scratch memory.
+  DEVICE u64 slot(u64 scratch, u32 k) const { return scratch + (u64(blockIndex()) * (a.ranks - 1) + k) * a.slotBytes; }
 
-  // Waits for the data of the next message (receive) and for a free slot at the
-  // next rank (send), whichever are asked for.
-  DEVICE bool ready(bool receive, bool send) {
-    if (threadIndex() == 0) {
-      u32 previous = a.rank == 0 ? a.ranks - 1 : a.rank - 1;
-      u32 following = a.rank + 1 == a.ranks ? 0 : a.rank + 1;
-      bool ok = true;
-      if (receive) ok = waitFor(a, a.self->ringReceived[blockIndex()], received + 1, kRingData, previous);
-      if (send && ok) ok = waitFor(a, a.self->ringCredit[blockIndex()], slotsSent + 1 - a.slots, kRingCredit, following);
-      if (!ok) setFailed();
-    }
+  // Waits for the next message.
+  DEVICE bool receive() {
+    received++;
+    if (threadIndex() == 0 && !waitFor(a, a.self->ringReceived[blockIndex()], received, kRingData, a.rank == 0 ? a.ranks - 1 : a.rank - 1))
+      setFailed();
     syncBlock();
     return !anyFailed();
   }
-  // Announces what this block did since ready.
-  DEVICE void done(bool receivedSlot, bool sentSlot, bool sentAny) {
+  // Announces what this block has stored.
+  DEVICE void send() {
     syncBlock();
-    if (receivedSlot) slotsFreed++;
-    if (sentSlot) slotsSent++;
-    if (sentAny) sent++;
-    if (threadIndex() == 0) {
-      if (sentAny) storeRelease(next->ringReceived[blockIndex()], sent);
-      if (receivedSlot) storeRelease(prev->ringCredit[blockIndex()], slotsFreed);
-    }
+    sent++;
+    if (threadIndex() == 0) storeRelease(next->ringReceived[blockIndex()], sent);
   }
   DEVICE void commit() {
-    if (threadIndex() != 0) return;
-    a.self->ringMessages[blockIndex()] = sent;
-    a.self->ringSlots[blockIndex()] = slotsSent;
+    if (threadIndex() == 0) a.self->ringMessages[blockIndex()] = sent;
+  }
+};
+
+// What is done with a chunk between two messages.
+template <class Units>
+struct RingChunk {
+  using Value = typename Units::Value;
+  const Args& a;
+  u64 first, end;  // units
+
+  // Where unit i is in a buffer, and in a slot.
+  DEVICE u64 at(u64 base, u64 i) const { return Units::at(a, base, i); }
+  DEVICE u64 inSlot(u64 slot, u64 i) const { return slot + (i - first) * Units::kBytes; }
+
+  // Calls body<U>(i) for this thread's units, which are blockSize() apart.
+  template <class Body>
+  DEVICE void each(const Body& body) const { unrolled<Units::kUnroll>(first + threadIndex(), blockSize(), end, body); }
+  template <int U, class Address>
+  static DEVICE void load(Value (&v)[U], u64 i, const Address& address) {
+#pragma unroll
+    for (int u = 0; u < U; u++) v[u] = Units::load(address(i + u * blockSize()));
+  }
+  template <int U, class Address>
+  static DEVICE void store(const Value (&v)[U], u64 i, const Address& address) {
+#pragma unroll
+    for (int u = 0; u < U; u++) Units::store(address(i + u * blockSize()), v[u]);
+  }
+  // What came through a slot, combined with the own input.
+  template <bool kLast, int U>
+  DEVICE void combine(Value (&v)[U], u64 i, u64 slot) const {
+    Value own[U];
+    load(v, i, [&](u64 j) INLINE { return inSlot(slot, j); });
+    load(own, i, [&](u64 j) INLINE { return at(a.in, j); });
+#pragma unroll
+    for (int u = 0; u < U; u++) v[u] = Units::template combine<kLast>(a, v[u], own[u]);
+  }
+
+  DEVICE void start(u64 to) const {
+    each([&]<int U>(u64 i) INLINE {
+      Value v[U];
+      load(v, i, [&](u64 j) INLINE { return at(a.in, j); });
+      store(v, i, [&](u64 j) INLINE { return inSlot(to, j); });
+    });
+  }
+  DEVICE void reduce(u64 from, u64 to) const {
+    each([&]<int U>(u64 i) INLINE {
+      Value v[U];
+      combine<false>(v, i, from);
+      store(v, i, [&](u64 j) INLINE { return inSlot(to, j); });
+    });
+  }
+  DEVICE void finish(u64 from) const {
+    each([&]<int U>(u64 i) INLINE {
+      Value v[U];
+      combine<true>(v, i, from);
+      store(v, i, [&](u64 j) INLINE { return at(a.peerOut[0], j); });
+      store(v, i, [&](u64 j) INLINE { return at(a.out, j); });
+    });
+  }
+  DEVICE void forward() const {
+    each([&]<int U>(u64 i) INLINE {
+      Value v[U];
+      load(v, i, [&](u64 j) INLINE { return at(a.out, j); });
+      store(v, i, [&](u64 j) INLINE { return at(a.peerOut[0], j); });
+    });
   }
 };
 
@@ -100,49 +151,33 @@ DEVICE bool ringPass(const Args& a, RingLink& link, u64 units, u64 chunk) {
   u64 stride = u64(gridSize()) * n * chunk;
 #pragma unroll 1
   for (u64 base = u64(blockIndex()) * n * chunk; base < units; base += stride) {
-    // Chunk number (rank + shift) mod n of this round: its first and end unit.
-    u64 first, end;
-    auto choose = [&](u32 shift) {
+    // Chunk (rank + shift) mod n of this round.
+    auto choose = [&](u32 shift) INLINE {
       u32 c = a.rank + shift;
       if (c >= n) c -= n;
-      first = base + c * chunk;
-      end = first + chunk < units ? first + chunk : units;
+      u64 first = base + c * chunk, end = first + chunk;
+      return RingChunk<Units>{a, first, end < units ? end : units};
     };
     // Reduce-scatter.
-    choose(n - 1);
-    if (!link.ready(false, true)) return false;
-    for (u64 i = first + threadIndex(); i < end; i += blockSize())
-      Units::copy(link.sendSlot() + (i - first) * Units::kBytes, Units::at(a, a.in, i));
-    link.done(false, true, true);
+    choose(n - 1).start(link.slot(a.nextScratch, 0));
+    link.send();
 #pragma unroll 1
-    for (u32 step = 2; step < n; step++) {
-      choose(n - step);
-      if (!link.ready(true, true)) return false;
-      link.received++;
-      for (u64 i = first + threadIndex(); i < end; i += blockSize())
-        Units::reduce(link.sendSlot() + (i - first) * Units::kBytes, link.receiveSlot() + (i - first) * Units::kBytes,
-                      Units::at(a, a.in, i));
-      link.done(true, true, true);
+    for (u32 k = 1; k + 1 < n; k++) {
+      if (!link.receive()) return false;
+      choose(n - 1 - k).reduce(link.slot(a.scratch, k - 1), link.slot(a.nextScratch, k));
+      link.send();
     }
-    choose(0);
-    if (!link.ready(true, false)) return false;
-    link.received++;
-    for (u64 i = first + threadIndex(); i < end; i += blockSize())
-      Units::finish(a, Units::at(a, a.out, i), Units::at(a, a.peerOut[0], i),
-                    link.receiveSlot() + (i - first) * Units::kBytes, Units::at(a, a.in, i));
-    link.done(true, false, true);
+    if (!link.receive()) return false;
+    choose(0).finish(link.slot(a.scratch, n - 2));
+    link.send();
     // All-gather.
 #pragma unroll 1
-    for (u32 step = 1; step + 1 < n; step++) {
-      choose(n - step);
-      if (!link.ready(true, false)) return false;
-      link.received++;
-      for (u64 i = first + threadIndex(); i < end; i += blockSize())
-        Units::copy(Units::at(a, a.peerOut[0], i), Units::at(a, a.out, i));
-      link.done(false, false, true);
+    for (u32 k = 1; k + 1 < n; k++) {
+      if (!link.receive()) return false;
+      choose(n - k).forward();
+      link.send();
     }
-    if (!link.ready(true, false)) return false;
-    link.received++;
+    if (!link.receive()) return false;
   }
   return true;
 }
