@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # What NVIDIA's assembler makes of the committed PTX: registers, spills and the
 # width of memory accesses of every kernel, for sm_90 and, for portability, sm_80
-# and sm_100. Needs ptxas and cuobjdump, no GPU.
+# and sm_100. Needs ptxas and cuobjdump, no GPU. A spill is hot when the innermost
+# loop around it has no barrier of the block, so that it runs once a pack and not
+# once a chunk; the exit code is 7 when there is one.
 #
 # usage: kernels.sh OUTPUT_FILE
 set -euo pipefail
@@ -36,7 +38,7 @@ export work
       "$(cat "$work/$arch"-*.log | grep -o '[0-9]* bytes spill stores' | awk '$1 > 0' | wc -l) with spills"
   done
   echo
-  echo "# sm_90: kernel, registers, bytes spilled, global loads and stores by width (SASS), multimem instructions"
+  echo "# sm_90: kernel, registers, bytes spilled, accesses to spilled registers that are hot, global loads and stores by width (SASS), multimem instructions"
   for cubin in "$work"/sm_90-*.cubin; do
     name=$(basename "$cubin" .cubin)
     name=${name#sm_90-}
@@ -48,8 +50,35 @@ export work
           if (match(line, /Used [0-9]+ registers/)) regs[k] = substr(line, RSTART + 5) + 0
         }
       }
-      function tell() { if (f != "") printf "%-20s %-22s %3d regs %4d spilled  LD 128:%d 64:%d 32-:%d  ST 128:%d 64:%d 32-:%d  multimem:%d\n", module, f, regs[f], spill[f], l[128], l[64], l[32], s[128], s[64], s[32], m }
-      /Function :/ { tell(); f = $3; delete l; delete s; m = 0 }
+      function wide(hex) { return substr("00000000" hex, length(hex) + 1) "" }
+      function hot(  i, j, k, barriers, inner, n_hot) { # of what the function accesses on the stack
+        n_hot = 0
+        for (i = 1; i <= spills; i++) {
+          inner = ""
+          for (j = 1; j <= loops; j++)
+            if (from[j] <= spilled[i] && spilled[i] <= to[j] && (inner == "" || from[j] >= from[inner] && to[j] <= to[inner])) inner = j
+          if (inner == "") continue
+          barriers = 0
+          for (k = 1; k <= bars; k++) if (from[inner] <= bar[k] && bar[k] <= to[inner]) barriers++
+          if (!barriers) n_hot++
+        }
+        return n_hot
+      }
+      function tell() {
+        if (f != "") printf "%-20s %-22s %3d regs %4d spilled %2d hot  LD 128:%d 64:%d 32-:%d  ST 128:%d 64:%d 32-:%d  multimem:%d\n", module, f, regs[f], spill[f], hot(), l[128], l[64], l[32], s[128], s[64], s[32], m
+      }
+      /Function :/ { tell(); f = $3; delete l; delete s; m = spills = loops = bars = 0 }
+      match($0, /\/\*[0-9a-f]+\*\//) {
+        at = wide(substr($0, RSTART + 2, RLENGTH - 4))
+        if (/ (LDL|STL)[. ]/) spilled[++spills] = at
+        if (/ BAR\.SYNC/) bar[++bars] = at
+        if (/ BRA / && match($0, /0x[0-9a-f]+ ?;/)) {
+          target = substr($0, RSTART + 2, RLENGTH - 2)
+          sub(/ ?;/, "", target)
+          target = wide(target)
+          if (target <= at) { from[++loops] = target; to[loops] = at }
+        }
+      }
       match($0, /(LDG|LD|STG|ST)\.E[A-Z0-9.]*/) {
         op = substr($0, RSTART, RLENGTH)
         width = op ~ /\.128/ ? 128 : op ~ /\.64/ ? 64 : 32
@@ -60,3 +89,6 @@ export work
   done
 } >"$out"
 grep -v '^[a-z].*regs' "$out" || true
+if grep -E ' [1-9][0-9]* hot ' "$out"; then
+  exit 7
+fi
