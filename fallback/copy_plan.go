@@ -10,6 +10,8 @@ const (
 	// copyUnit is what slices and chunks are a multiple of, in bytes, but for the
 	// message's end: copy engines are fastest from and to such addresses.
 	copyUnit = 512
+	// reducePacks is the packs of a chunk for each thread that reduces it.
+	reducePacks = 2
 	// copySlots is the number of chunks that are under way: two that are copied, one
 	// whose arrival is awaited, one that is reduced.
 	copySlots    = 4
@@ -63,7 +65,7 @@ func planCopies(c collective.Call, ranks int, maxBlocks uint32, scratch uint64, 
 	p.chunk = units(collective.CeilDiv(p.slice, uint64(p.chunks)))
 	p.chunks = int(collective.CeilDiv(p.slice, p.chunk))
 	p.row = p.chunk + pad
-	p.Geometry = t.Geometry(collective.CeilDiv(p.chunk, kernels.PackBytes*twoShotUnroll), min(maxBlocks, copyBlocks))
+	p.Geometry = t.Geometry(collective.CeilDiv(p.chunk, kernels.PackBytes*reducePacks), min(maxBlocks, copyBlocks))
 	return p
 }
 

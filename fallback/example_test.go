@@ -34,7 +34,7 @@ func Example() {
 	all.Wait()
 	// Output:
 	// 3 bytes: packet, the largest are [7 8 9]
-	// 1M: push, the largest are [7 8 9]
+	// 1M: two-shot, the largest are [7 8 9]
 }
 
 func rank(ctx context.Context, o mpiboot.Options, device string) error {

@@ -132,8 +132,7 @@ func (p *P2P) twoShot(c collective.Call) (collective.Prepared, error) {
 		r := (g.Rank() + i) % g.Size()
 		args.PeerIn[i], args.PeerOut[i] = uint64(c.Send.Peer(r)), uint64(c.Recv.Peer(r))
 	}
-	work := collective.CeilDiv(c.Bytes(), kernels.PackBytes*uint64(g.Size())*twoShotUnroll)
-	return g.NewLaunch(kernels.TwoShot, c, p.tuning.Geometry(work, g.MaxBlocks()), args)
+	return g.NewLaunch(kernels.TwoShot, c, twoShotGeometry(c.Bytes(), g.Size(), g.MaxBlocks(), p.tuning), args)
 }
 
 // Tuned is the same all-reduce with another launch geometry. It shares

@@ -14,9 +14,6 @@ const (
 	packetBlocks  = 128
 	oneShotBlocks = 64
 	pushSlots     = 3
-	// twoShotUnroll is the number of packs that a thread of the two-shot kernel
-	// has in flight (kUnroll of fabric.cuh).
-	twoShotUnroll = 2
 	// pushRound is the packs for all other ranks that a block pushes in a round, where
 	// scratch memory has room.
 	pushRound = 5120
@@ -27,6 +24,8 @@ const (
 	// before two-shot is the better choice, where it is less than pushScratch.
 	pushFill    = 2
 	pushScratch = 16 << 20
+	// pushBytes is the message from which push is faster than two-shot.
+	pushBytes = 8 << 20
 	// bulkBytes is the message from which bulk copies are the faster way to push.
 	bulkBytes = 64 << 20
 )
@@ -143,11 +142,22 @@ func planRing(c collective.Call, span collective.Span, ranks int, maxBlocks uint
 	return planSlots(c, span, ranks, geo, scratch/(uint64(geo.Blocks)*uint64(ranks-1)*kernels.PackBytes))
 }
 
+// twoShotGeometry gives each thread one pack, or two among few ranks, where its
+// loads are fewer.
+func twoShotGeometry(bytes uint64, ranks int, maxBlocks uint32, t collective.Tuning) collective.Geometry {
+	packs := uint64(1)
+	if ranks < 4 {
+		packs = 2
+	}
+	return t.Geometry(collective.CeilDiv(bytes, kernels.PackBytes*uint64(ranks)*packs), maxBlocks)
+}
+
 // choose picks the algorithm for a message when the mode is plain p2p. The
 // limits are defaults by world size, from docs/measurements for 2 to 4 ranks:
 // packets move 2(n-1) messages over each link where push and two-shot move 2(n-1)/n,
-// so their range shrinks as n grows. Push stores, which is faster than two-shot's
-// loads, but only with scratch memory for large slots. Mode auto measures instead.
+// so their range shrinks as n grows. Push stores, which carries more than two-shot's
+// loads, but takes longer to begin, and scratch memory for large slots. Mode auto
+// measures instead.
 func choose(bytes uint64, ranks int, scratch uint64) Algorithm {
 	packet := uint64(32 << 10)
 	switch {
@@ -161,7 +171,7 @@ func choose(bytes uint64, ranks int, scratch uint64) Algorithm {
 	switch {
 	case bytes <= min(packet, maxPacketBytes(ranks)):
 		return Packet
-	case scratch < pushScratch && bytes*uint64(ranks-1)/uint64(ranks) > pushFill*scratch:
+	case bytes < pushBytes, scratch < pushScratch && bytes*uint64(ranks-1)/uint64(ranks) > pushFill*scratch:
 		return TwoShot
 	case bytes >= bulkBytes:
 		return PushBulk

@@ -185,8 +185,8 @@ func TestChoose(t *testing.T) {
 			bytes, scratch uint64
 			want           Algorithm
 		}{
-			{1, collective.ScratchBytes, Packet}, {1 << 20, collective.ScratchBytes, Push}, {1 << 30, collective.ScratchBytes, TwoShot},
-			{1, 32 << 20, Packet}, {16 << 20, 32 << 20, Push}, {1 << 30, 32 << 20, PushBulk},
+			{1, collective.ScratchBytes, Packet}, {1 << 20, collective.ScratchBytes, TwoShot}, {1 << 30, collective.ScratchBytes, TwoShot},
+			{1, 32 << 20, Packet}, {4 << 20, 32 << 20, TwoShot}, {16 << 20, 32 << 20, Push}, {1 << 30, 32 << 20, PushBulk},
 		} {
 			if got := choose(c.bytes, ranks, c.scratch); got != c.want {
 				t.Fatalf("%s for %d bytes with %d of scratch memory, want %s", got, c.bytes, c.scratch, c.want)
