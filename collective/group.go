@@ -32,7 +32,7 @@ type Options struct {
 	Sim SimOptions
 	// ScratchBytes is the scratch memory of ring, push and copy engines on each
 	// device, the same on every rank; less than the constant ScratchBytes is that. All
-	// of them move large messages faster with more, some 128 MiB.
+	// of them move large messages faster with more, some 64 MiB.
 	ScratchBytes uint64
 	// Timeout bounds every wait of a kernel for its peers. 0 means 30 s.
 	Timeout time.Duration
