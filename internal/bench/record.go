@@ -221,12 +221,12 @@ func (r *record) tell() {
 	}
 }
 
-func (r *record) table(mode string, graph, cycle int) {
+func (r *record) table(title string, graph, cycle int) {
 	r.tell()
 	if cycle > 0 {
 		r.line("Cycle %d", cycle+1)
 	}
-	r.print(func() { r.printer.Table(mode, nil, graph) })
+	r.print(func() { r.printer.Table(title, nil, graph) })
 }
 
 func (r *record) add(out, in *result.Row) {

@@ -21,10 +21,19 @@ type table struct {
 	op        collective.Op
 }
 
+// replaces are the modes asked for where they are not just the one that runs: as
+// result.Row.Requested.
+func (t *table) replaces() []string {
+	if slices.Equal(t.requested, []string{t.mode}) {
+		return nil
+	}
+	return t.requested
+}
+
 func (t *table) measure(ctx context.Context) error {
 	b := t.b
 	sizes := b.cfg.Sizes(t.dtype.Size())
-	b.record.table(t.mode, b.cfg.Timing.Graph, t.cycle)
+	b.record.table(result.Title(t.mode, t.replaces()), b.cfg.Timing.Graph, t.cycle)
 	for i, size := range sizes {
 		b.record.progress(fmt.Sprintf("%s %s %s %s", t.mode, t.dtype, t.op, collective.FormatBytes(size)), sizes[i:])
 		if err := t.row(ctx, size); err != nil {
@@ -92,9 +101,7 @@ func (t *table) place(ctx context.Context, m *mode, size uint64, p result.Placem
 	row = &result.Row{
 		Mode: t.mode, Algorithm: algorithm, Size: size, Count: size / uint64(t.dtype.Size()),
 		DataType: t.dtype.String(), Op: t.op.String(), Placement: p, Graph: b.cfg.Timing.Graph, Cycle: t.cycle,
-	}
-	if !slices.Equal(t.requested, []string{t.mode}) {
-		row.Requested = t.requested
+		Requested: t.replaces(),
 	}
 	if err := m.time(ctx, b, row, calls); err != nil {
 		return nil, err

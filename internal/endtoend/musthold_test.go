@@ -59,6 +59,7 @@ func TestFallback(t *testing.T) {
 			t.Errorf("CSV: mode %q, asked %q", line["mode"], line["asked"])
 		}
 	}
+	o.want(t, 0, "\n# "+title+", no CUDA graph")
 	if !strings.Contains(readFile(t, dir+"/out.svg"), ">"+title+"<") {
 		t.Errorf("no %q in the chart", title)
 	}

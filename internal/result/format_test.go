@@ -72,6 +72,25 @@ func TestTextLooksLikeNCCLTests(t *testing.T) {
 	}
 }
 
+// The title of a table names a mode that was replaced, and rows that were asked for
+// otherwise have a table of their own.
+func TestTextTitles(t *testing.T) {
+	r := sample()
+	row := func(requested ...string) result.Row {
+		return result.Row{Mode: "ring", Requested: requested, Algorithm: "ring 2x64", Size: 64, Count: 16, DataType: "float", Op: "sum", Placement: result.OutOfPlace}
+	}
+	r.Rows = []result.Row{row(), row("nvls-zero-copy"), row("nvls-zero-copy")}
+	var b bytes.Buffer
+	if err := result.EncodeText(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\n# ring (ring), no CUDA graph", "\n# nvls-zero-copy (ran as ring) (ring), no CUDA graph"} {
+		if n := strings.Count(b.String(), want); n != 1 {
+			t.Errorf("%d of %q in\n%s", n, want, &b)
+		}
+	}
+}
+
 // Programs that read nccl-tests' table take fields from the right end of lines
 // that do not begin with '#'.
 func TestTextReadFromTheRight(t *testing.T) {

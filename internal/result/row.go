@@ -82,16 +82,20 @@ type Element struct {
 // Title names what was asked for, and what ran where that is another mode:
 // "ring"; "nvls-zero-copy (ran as ring)"; "ring and nvls-zero-copy (ran as ring)"
 // where ring was asked for too.
-func (r *Row) Title() string {
-	if len(r.Requested) == 0 {
-		return r.Mode
+func (r *Row) Title() string { return Title(r.Mode, r.Requested) }
+
+// Title is that of rows whose mode was asked for as those of requested, none where
+// it was asked for by its own name alone.
+func Title(mode string, requested []string) string {
+	if len(requested) == 0 {
+		return mode
 	}
-	last := len(r.Requested) - 1
-	names := r.Requested[last]
+	last := len(requested) - 1
+	names := requested[last]
 	if last > 0 {
-		names = strings.Join(r.Requested[:last], ", ") + " and " + names
+		names = strings.Join(requested[:last], ", ") + " and " + names
 	}
-	return names + " (ran as " + r.Mode + ")"
+	return names + " (ran as " + mode + ")"
 }
 
 // Rate computes bandwidths and link share from r's size, time, mode and

@@ -85,12 +85,12 @@ func (p *Printer) Header() error {
 	return p.err
 }
 
-// Table begins the table of one mode. algorithms are those that will run, as
+// Table begins the table of rows that have one title: Row.Title. algorithms are those that will run, as
 // far as they are known before; the title leaves out their launch geometry,
 // which EndTable gives for each size. graph is the number of graph launches, 0
 // for none.
-func (p *Printer) Table(mode string, algorithms []string, graph int) error {
-	p.title, p.rows = mode, nil
+func (p *Printer) Table(title string, algorithms []string, graph int) error {
+	p.title, p.rows = title, nil
 	if names := shapes(algorithms); len(names) > 0 {
 		p.title += " (" + strings.Join(names, ", ") + ")"
 	}
@@ -222,7 +222,7 @@ func EncodeText(w io.Writer, r *Run) error {
 			algorithms = append(algorithms, r.Rows[end].Algorithm)
 			end++
 		}
-		p.Table(first.Mode, algorithms, first.Graph)
+		p.Table(first.Title(), algorithms, first.Graph)
 		for i < end {
 			out, in := &r.Rows[i], (*Row)(nil)
 			i++
@@ -240,7 +240,7 @@ func EncodeText(w io.Writer, r *Run) error {
 }
 
 func sameTable(a, b *Row) bool {
-	return a.Mode == b.Mode && a.Graph == b.Graph && a.Cycle == b.Cycle
+	return a.Title() == b.Title() && a.Graph == b.Graph && a.Cycle == b.Cycle
 }
 
 func sameCall(a, b *Row) bool {
