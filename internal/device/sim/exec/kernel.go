@@ -59,3 +59,16 @@ func (k *Kernel) Name() string { return k.name }
 
 // localStride is the distance of the local memories of two threads.
 func (k *Kernel) localStride() int { return int(align(uint64(k.LocalBytes), 16)) }
+
+// constant is a register slot with the same value in every lane, for immediate
+// operands and addresses of variables.
+type constant struct {
+	slot  int
+	value uint64
+}
+
+// special is a register slot filled when a block of threads starts.
+type special struct {
+	slot int
+	name string
+}
