@@ -51,35 +51,6 @@ const Granule = 2 << 20
 //	p1 gpu1 cuMemCreate(bytes=2097152, POSIX_FILE_DESCRIPTOR) = CUDA_SUCCESS
 const TraceVariable = "NVLS_ALLREDUCE_SIM_TRACE"
 
-// Options describe a new session. Zero fields take the default.
-type Options struct {
-	Name        string // for /proc/PID/maps; default "session"
-	Devices     int    // software GPUs; default 8, at most 64
-	MemoryBytes uint64 // of each device, sparse; default 16 GiB
-	SMs         int    // of each device; default 4
-	BlocksPerSM int    // resident at one time; default 8
-	Major       int    // compute capability; default 9.0
-	Minor       int    // used when Major is set
-
-	// The multicast granularities in bytes, multiples of Granule; default 2 MiB
-	// both. They can be set so that no caller can get away with a constant.
-	MulticastMinimum     uint64
-	MulticastRecommended uint64
-
-	// Weak turns on the weak memory model (see package exec); Seed chooses how
-	// it behaves.
-	Weak bool
-	Seed uint64
-
-	// The fields below hold for the creating process; see Session.
-	MulticastOff string
-	Trace        io.Writer
-	Fail         func(call string, n int) device.Code
-	Conductor    *exec.Conductor
-	Reached      func(kernel string, line int)
-	DropEdge     func(from, to string) bool
-}
-
 // Session is one process's hold on a set of software GPUs. Several sessions
 // attached to the same files in one process count as several processes.
 type Session struct {
@@ -242,48 +213,6 @@ func (s *Session) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed
-}
-
-func (o Options) withDefaults() (Options, error) {
-	if o.Name == "" {
-		o.Name = "session"
-	}
-	if o.Devices == 0 {
-		o.Devices = 8
-	}
-	if o.MemoryBytes == 0 {
-		o.MemoryBytes = 16 << 30
-	}
-	if o.SMs == 0 {
-		o.SMs = 4
-	}
-	if o.BlocksPerSM == 0 {
-		o.BlocksPerSM = 8
-	}
-	if o.Major == 0 {
-		o.Major, o.Minor = 9, 0
-	}
-	if o.MulticastMinimum == 0 {
-		o.MulticastMinimum = Granule
-	}
-	if o.MulticastRecommended == 0 {
-		o.MulticastRecommended = o.MulticastMinimum
-	}
-	var why string
-	switch {
-	case o.Devices < 1 || o.Devices > maxDevices:
-		why = fmt.Sprintf("%d devices: 1 to %d are possible", o.Devices, maxDevices)
-	case o.MemoryBytes%Granule != 0 || o.MemoryBytes > maxMemory:
-		why = fmt.Sprintf("%d bytes of memory: a multiple of %d up to %d is possible", o.MemoryBytes, Granule, uint64(maxMemory))
-	case o.SMs < 1 || o.BlocksPerSM < 1:
-		why = fmt.Sprintf("%d SMs of %d blocks: both must be 1 or more", o.SMs, o.BlocksPerSM)
-	case o.MulticastMinimum%Granule != 0 || o.MulticastRecommended%o.MulticastMinimum != 0:
-		why = fmt.Sprintf("multicast granularities %d and %d: the first must be a multiple of %d, the second of the first",
-			o.MulticastMinimum, o.MulticastRecommended, Granule)
-	default:
-		return o, nil
-	}
-	return o, &failure.Error{Code: failure.Usage, What: "cannot create software GPUs", Why: why}
 }
 
 // create makes the files and writes the session's description.

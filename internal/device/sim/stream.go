@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -11,15 +9,6 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device/sim/exec"
 )
-
-// sharedBytesMax is the shared memory that a block may take, static and
-// dynamic, by compute capability: that of an A100 and of an H100.
-func (d *gpu) sharedBytesMax() uint64 {
-	if d.info.AtLeast(9, 0) {
-		return 227 << 10
-	}
-	return 163 << 10
-}
 
 // stream is a queue with one worker. It implements device.Stream.
 type stream struct {
@@ -42,12 +31,6 @@ type stream struct {
 	left    *exec.Known // known, before it is completed: the worker's own
 }
 
-// waiter is a call of Wait: its channel is closed when so much is completed.
-type waiter struct {
-	target uint64
-	done   chan struct{}
-}
-
 func (d *gpu) NewStream() (device.Stream, error) {
 	var st *stream
 	err := d.do("cuStreamCreate", "", func() error {
@@ -62,6 +45,15 @@ func (d *gpu) NewStream() (device.Stream, error) {
 		return nil, err
 	}
 	return st, nil
+}
+
+// sharedBytesMax is the shared memory that a block may take, static and
+// dynamic, by compute capability: that of an A100 and of an H100.
+func (d *gpu) sharedBytesMax() uint64 {
+	if d.info.AtLeast(9, 0) {
+		return 227 << 10
+	}
+	return 163 << 10
 }
 
 func (st *stream) Launch(f device.Function, grid, block device.Dim, sharedBytes uint32, args []byte) error {
@@ -304,98 +296,6 @@ func (st *stream) serve() {
 		}
 		st.waiters = left
 	}
-}
-
-func (st *stream) Query() (done bool, err error) {
-	err = st.d.do("cuStreamQuery", "", func() error {
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		if err := st.usable(); err != nil {
-			return err
-		}
-		if done = st.completed == st.enqueued; done {
-			st.d.synchronized(st.known)
-		}
-		return nil
-	})
-	if e := st.d.sticky.Load(); e != nil {
-		return false, e
-	}
-	return done, err
-}
-
-// usable says whether the stream can be waited for. st.mu is held.
-func (st *stream) usable() error {
-	switch {
-	case st.closed:
-		return refuse(device.InvalidHandle, "the stream was closed")
-	case st.capturing != nil:
-		return refuse(device.IllegalState, "the stream is recording a graph")
-	}
-	return nil
-}
-
-func (st *stream) Wait(ctx context.Context) error {
-	const call = "cuStreamSynchronize"
-	err := st.d.enter(call)
-	if err == nil {
-		err = asWaitError(call, st.d.info.UUID, st.wait(ctx))
-	}
-	if e := st.d.sticky.Load(); e != nil {
-		err = e
-	}
-	st.d.s.trace(st.d.where, call, "", err)
-	return err
-}
-
-func (st *stream) wait(ctx context.Context) error {
-	st.mu.Lock()
-	if err := st.usable(); err != nil {
-		st.mu.Unlock()
-		return err
-	}
-	if st.completed == st.enqueued {
-		st.d.synchronized(st.known)
-		st.mu.Unlock()
-		return nil
-	}
-	w := waiter{target: st.enqueued, done: make(chan struct{})}
-	st.waiters = append(st.waiters, w)
-	st.mu.Unlock()
-	select {
-	case <-w.done:
-		if st.d.ctx.Err() != nil {
-			return refuse(device.InvalidHandle, "the device was closed")
-		}
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		st.d.synchronized(st.known)
-		return nil
-	case <-ctx.Done():
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		for i := range st.waiters {
-			if st.waiters[i].done == w.done {
-				st.waiters = append(st.waiters[:i], st.waiters[i+1:]...)
-				break
-			}
-		}
-		return &waitEnded{context.Cause(ctx)}
-	}
-}
-
-// waitEnded carries the cause of a context out of wait; it is no driver error.
-type waitEnded struct{ cause error }
-
-func (w *waitEnded) Error() string { return w.cause.Error() }
-
-// asWaitError is asDriverError, but for the end of the caller's context.
-func asWaitError(call string, uuid device.UUID, err error) error {
-	var w *waitEnded
-	if errors.As(err, &w) {
-		return w.cause
-	}
-	return asDriverError(call, uuid, err)
 }
 
 // Close ends the stream. Work that was enqueued is still done.
