@@ -65,6 +65,9 @@ type Prepared interface {
 	// Algorithm names what will run and its launch geometry, for the record:
 	// "two-shot 16x512".
 	Algorithm() string
+	// Tuning is what will run, as the tuning by which the mode plans this call the
+	// same; all zero where it has no kernel of ours.
+	Tuning() Tuning
 	// Close frees what the plan holds; work enqueued before must be done.
 	Close() error
 }

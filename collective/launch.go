@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -41,7 +42,7 @@ func (g *Group) NewRankBarrier(what string) (*Kernel, error) {
 }
 
 func (g *Group) newKernel(f kernels.Family, element, op string, geo Geometry, args kernels.Args) (*Kernel, error) {
-	if err := geo.check(); err != nil {
+	if err := cmp.Or(geo.check(), g.checkAtOnce(geo, f.SharedBytes())); err != nil {
 		return nil, err
 	}
 	fn, err := g.library.Function(f, element, op)
@@ -78,6 +79,7 @@ type Work interface {
 type Recorded struct {
 	work      Work
 	algorithm string
+	tuning    Tuning
 	graph     device.Graph // nil when it was prepared while the group's stream was capturing
 }
 
@@ -88,12 +90,13 @@ func (g *Group) NewLaunch(f KernelFamily, c Call, geo Geometry, args KernelArgs)
 	if err != nil {
 		return nil, err
 	}
-	return g.Record(k, fmt.Sprintf("%s %dx%d", algorithmName(f), geo.Blocks, geo.Threads))
+	return g.Record(k, fmt.Sprintf("%s %dx%d", algorithmName(f), geo.Blocks, geo.Threads), Tuning{Blocks: geo.Blocks, Threads: geo.Threads})
 }
 
-// Record prepares a call that is some work, and names it: Prepared.Algorithm.
-func (g *Group) Record(w Work, algorithm string) (Prepared, error) {
-	r := &Recorded{work: w, algorithm: algorithm}
+// Record prepares a call that is some work, and names it: Prepared.Algorithm, and
+// Prepared.Tuning.
+func (g *Group) Record(w Work, algorithm string, t Tuning) (Prepared, error) {
+	r := &Recorded{work: w, algorithm: algorithm, tuning: t}
 	if g.stream.Capturing() {
 		return r, nil
 	}
@@ -130,6 +133,9 @@ func (r *Recorded) Enqueue(s Stream) error {
 
 // Algorithm implements Prepared.
 func (r *Recorded) Algorithm() string { return r.algorithm }
+
+// Tuning implements Prepared.
+func (r *Recorded) Tuning() Tuning { return r.tuning }
 
 // Close implements Prepared.
 func (r *Recorded) Close() error {
@@ -174,6 +180,8 @@ func (c copyCall) Enqueue(s Stream) error {
 }
 
 func (c copyCall) Algorithm() string { return "copy" }
+
+func (c copyCall) Tuning() Tuning { return Tuning{} }
 
 func (c copyCall) Close() error { return nil }
 

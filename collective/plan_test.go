@@ -50,17 +50,34 @@ func tuning(t *rapid.T) Tuning {
 	return u
 }
 
+// atOnce is how many blocks of so many threads run at once: a multiprocessor has
+// registers for 512 threads of any kernel, and runs 8 blocks.
+func atOnce(multiprocessors, threads uint32) uint32 {
+	return min(256, multiprocessors*min(512/threads, 8))
+}
+
+// A grid is what was asked for as far as all of its blocks run at once.
 func TestGeometry(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		u := tuning(t)
 		work := rapid.OneOf(rapid.Uint64Range(0, 5000), rapid.Uint64Range(0, 1<<40)).Draw(t, "work")
 		most := rapid.Uint32Range(1, kernels.MaxBlocks).Draw(t, "most")
-		g := u.Geometry(work, most)
+		enough := rapid.Uint32Range(1, kernels.MaxBlocks).Draw(t, "enough")
+		g := u.Geometry(work, most, enough)
+		// Blocks of open size are made so small that more run at once.
+		least := u.Threads
+		if least == 0 {
+			least = 64
+		}
 		switch {
-		case u.Blocks != 0 && g.Blocks != u.Blocks, u.Threads != 0 && g.Threads != u.Threads:
-			t.Fatalf("%+v of tuning %+v", g, u)
-		case u.Blocks == 0 && (g.Blocks < 1 || g.Blocks > most):
-			t.Fatalf("%+v: 1 to %d blocks are possible", g, most)
+		case u.Blocks != 0 && g.Blocks != min(u.Blocks, atOnce(most, least)), u.Threads != 0 && g.Threads != u.Threads:
+			t.Fatalf("%+v of tuning %+v, %d multiprocessors", g, u, most)
+		case g.Blocks > atOnce(most, g.Threads):
+			t.Fatalf("%+v do not run at once on %d multiprocessors", g, most)
+		case u.Blocks == 0 && (g.Blocks < 1 || g.Blocks > min(most, enough)):
+			t.Fatalf("%+v: 1 to %d blocks are possible", g, min(most, enough))
+		case (Tuning{Blocks: g.Blocks, Threads: g.Threads}).Geometry(work, most, enough) != g:
+			t.Fatalf("%+v asked for is not %+v", g, g)
 		case g.Threads%32 != 0 || g.Threads < kernels.MaxRanks || g.Threads > kernels.MaxThreads:
 			t.Fatalf("%+v: threads", g)
 		}
@@ -69,7 +86,7 @@ func TestGeometry(t *testing.T) {
 			if work > 0 && uint64(g.Blocks-1)*threads >= work {
 				t.Fatalf("%+v: a block has nothing to do of %d", g, work)
 			}
-			if g.Blocks < most && uint64(g.Blocks)*threads < work {
+			if g.Blocks < min(most, enough) && uint64(g.Blocks)*threads < work {
 				t.Fatalf("%+v: threads have more than one of %d, and %d blocks are possible", g, work, most)
 			}
 		}
@@ -85,9 +102,16 @@ func TestPlanStaging(t *testing.T) {
 		staging := rapid.OneOf(rapid.Uint64Range(48, 1<<16), rapid.Uint64Range(48, 1<<33)).Draw(t, "staging")
 		most := rapid.Uint32Range(1, kernels.MaxBlocks).Draw(t, "most")
 		ranks := rapid.IntRange(2, kernels.MaxRanks).Draw(t, "ranks")
-		p := PlanStaging(packs, staging, ranks, most, u)
-		if p.ChunkPacks < 1 || p.Blocks < 1 || p.Blocks > max(u.Blocks, most) {
+		enough := rapid.Uint32Range(1, kernels.MaxBlocks).Draw(t, "enough")
+		p := PlanStaging(packs, staging, ranks, most, enough, u)
+		if p.ChunkPacks < 1 || p.Blocks < 1 || u.Blocks == 0 && p.Blocks > enough || p.Blocks > atOnce(most, p.Threads) {
 			t.Fatalf("%+v", p)
+		}
+		if u.Blocks != 0 && p.Blocks > u.Blocks || u.Threads != 0 && p.Threads != u.Threads {
+			t.Fatalf("%+v of tuning %+v", p, u)
+		}
+		if again := PlanStaging(packs, staging, ranks, most, enough, Tuning{Blocks: p.Blocks, Threads: p.Threads}); again != p {
+			t.Fatalf("%+v asked for is %+v", p, again)
 		}
 		if used := uint64(p.Blocks) * kernels.StagingSlots * p.ChunkPacks * kernels.PackBytes; used > staging {
 			t.Fatalf("%+v uses %d bytes of %d", p, used, staging)
@@ -106,7 +130,7 @@ func TestStagingCoversMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		packs := rapid.Uint64Range(1, 3000).Draw(t, "packs")
 		ranks := rapid.Uint64Range(2, kernels.MaxRanks).Draw(t, "ranks")
-		p := PlanStaging(packs, rapid.Uint64Range(48, 1<<15).Draw(t, "staging"), int(ranks), 16, tuning(t))
+		p := PlanStaging(packs, rapid.Uint64Range(48, 1<<15).Draw(t, "staging"), int(ranks), 16, kernels.MaxBlocks, tuning(t))
 		seen := make([]int, packs)
 		for block := range uint64(p.Blocks) {
 			for k := uint64(0); (block+k*uint64(p.Blocks))*p.ChunkPacks < packs; k++ {

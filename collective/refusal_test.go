@@ -11,6 +11,7 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/internal/device"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/grouptest"
+	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 	"github.com/nvls-allreduce/nvls-allreduce/mpiboot"
 	"github.com/nvls-allreduce/nvls-allreduce/nvls"
 )
@@ -99,6 +100,39 @@ func TestTuningIsChecked(t *testing.T) {
 		}
 		r.Close(m)
 	})
+}
+
+// Whoever makes the grid, one whose blocks do not all run at once is no launch: it
+// would wait for blocks that cannot start until the kernel's deadline.
+func TestGridRunsAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		family   collective.KernelFamily
+		geometry collective.Geometry
+		perSM    int // blocks that run on a multiprocessor; 0 for what is usual
+		most     int // 0: it is taken
+	}{
+		{kernels.Ring, collective.Geometry{Blocks: 4, Threads: 512}, 0, 0},
+		{kernels.Ring, collective.Geometry{Blocks: 5, Threads: 512}, 0, 4},
+		{kernels.Ring, collective.Geometry{Blocks: 8, Threads: 256}, 0, 0},
+		{kernels.Ring, collective.Geometry{Blocks: 9, Threads: 256}, 0, 8},
+		{kernels.Ring, collective.Geometry{Blocks: 33, Threads: 32}, 0, 32},
+		{kernels.Ring, collective.Geometry{Blocks: 9, Threads: 64}, 2, 8},
+		{kernels.PushBulk, collective.Geometry{Blocks: 5, Threads: 64}, 0, 4}, // shared memory for one
+	} {
+		grouptest.Run(t, 2, func(_ int, o *collective.Options) { o.Sim.BlocksPerSM = c.perSM }, func(r *grouptest.Rank) {
+			m := r.Alloc(1)
+			call := collective.Call{Send: m.At(0), Recv: m.At(0), Count: 1, DType: collective.Float}
+			p, err := r.NewLaunch(c.family, call, c.geometry, kernels.Args{})
+			switch want := fmt.Sprintf("%d blocks of %d threads cannot run: a GPU here runs %d such blocks at once", c.geometry.Blocks, c.geometry.Threads, c.most); {
+			case c.most == 0:
+				r.OK(err, "%+v", c)
+				r.OK(p.Close(), "close")
+			case failure.CodeOf(err) != failure.Usage || !matches(want, err):
+				r.Fatalf("%+v: %v", c, err)
+			}
+			r.Close(m)
+		})
+	}
 }
 
 // A group of one copies, whatever the mode, and needs no peers' memory for it.

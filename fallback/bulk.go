@@ -39,11 +39,12 @@ type withoutBulk struct{ collective.Prepared }
 func (w withoutBulk) Algorithm() string { return "plain-" + w.Prepared.Algorithm() }
 
 // planBulk is planPush for bulk copies: no multiprocessor has shared memory for a
-// second block, and every slot holds a line at least.
+// second block, however small, and every slot holds a line at least.
 func planBulk(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, scratch uint64, t collective.Tuning) slotPlan {
-	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), maxBlocks)
+	t.Blocks = min(t.Blocks, maxBlocks)
+	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), maxBlocks, maxBlocks)
 	slots := uint64(bulkSlots * (ranks - 1) * kernels.PackBytes)
-	geo.Blocks = uint32(max(min(uint64(geo.Blocks), uint64(maxBlocks), scratch/(slots*collective.LinePacks)), 1))
+	geo.Blocks = uint32(max(min(uint64(geo.Blocks), scratch/(slots*collective.LinePacks)), 1))
 	p := planSlots(c, span, ranks, geo, min(scratch/(uint64(geo.Blocks)*slots), pushRound/uint64(ranks-1)))
 	p.split(ranks, span.Packs)
 	return p

@@ -118,7 +118,8 @@ func (c *CopyEngine) Prepare(call collective.Call) (collective.Prepared, error) 
 	if w.gathered, err = g.NewRankBarrier(kernels.Gathered); err != nil {
 		return nil, err
 	}
-	return g.Record(w, fmt.Sprintf("copy-engine %dx%d chunk=%s slots=%d", w.plan.Blocks, w.plan.Threads, collective.FormatBytes(w.plan.chunk), w.plan.slots))
+	return g.Record(w, fmt.Sprintf("copy-engine %dx%d chunk=%s slots=%d", w.plan.Blocks, w.plan.Threads, collective.FormatBytes(w.plan.chunk), w.plan.slots),
+		collective.Tuning{Blocks: w.plan.Blocks, Threads: w.plan.Threads, Chunk: w.plan.chunk, Slots: uint32(w.plan.slots)})
 }
 
 // Close frees the streams. Work enqueued before must be done.

@@ -40,7 +40,7 @@ func (c *CopyIn) Prepare(call collective.Call) (collective.Prepared, error) {
 		return p, nil
 	}
 	g := c.group
-	plan := collective.PlanStaging(collective.CeilDiv(call.Bytes(), kernels.PackBytes), c.staging.Bytes(), g.Size(), g.MaxStagingBlocks(c.tuning), c.tuning)
+	plan := collective.PlanStaging(collective.CeilDiv(call.Bytes(), kernels.PackBytes), c.staging.Bytes(), g.Size(), g.MaxBlocks(), kernels.MaxBlocks, c.tuning)
 	args := kernels.Args{Chunk: plan.ChunkPacks, Scratch: uint64(c.staging.Local())}
 	for i := range g.Size() {
 		args.PeerIn[i] = uint64(c.staging.Peer((g.Rank() + i) % g.Size()))

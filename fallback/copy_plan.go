@@ -65,7 +65,7 @@ func planCopies(c collective.Call, ranks int, maxBlocks uint32, scratch uint64, 
 	p.chunk = units(collective.CeilDiv(p.slice, uint64(p.chunks)))
 	p.chunks = int(collective.CeilDiv(p.slice, p.chunk))
 	p.row = p.chunk + pad
-	p.Geometry = t.Geometry(collective.CeilDiv(p.chunk, kernels.PackBytes*reducePacks), min(maxBlocks, copyBlocks))
+	p.Geometry = t.Geometry(collective.CeilDiv(p.chunk, kernels.PackBytes*reducePacks), maxBlocks, copyBlocks)
 	return p
 }
 

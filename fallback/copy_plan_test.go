@@ -26,6 +26,10 @@ func drawCopies(t *rapid.T, log2 uint) (collective.Call, copyPlan, uint64) {
 	scratch := rapid.Uint64Range(collective.ScratchBytes, 64<<20).Draw(t, "scratch")
 	p := planCopies(c, ranks, most, scratch, u)
 	checkGeometry(t, p.Geometry, min(most, copyBlocks), u)
+	checkAtOnce(t, p.Geometry, most)
+	if again := planCopies(c, ranks, most, scratch, collective.Tuning{Blocks: p.Blocks, Threads: p.Threads, Chunk: p.chunk, Slots: uint32(p.slots)}); again != p {
+		t.Fatalf("%+v asked for is %+v", p, again)
+	}
 	return c, p, scratch
 }
 

@@ -118,7 +118,7 @@ func (p *P2P) oneShot(c collective.Call) (collective.Prepared, error) {
 	for r := range g.Size() {
 		args.PeerIn[r] = uint64(c.Send.Peer(r))
 	}
-	geo := p.tuning.Geometry(collective.CeilDiv(c.Bytes(), kernels.PackBytes), min(g.MaxBlocks(), oneShotBlocks))
+	geo := p.tuning.Geometry(collective.CeilDiv(c.Bytes(), kernels.PackBytes), g.MaxBlocks(), oneShotBlocks)
 	return g.NewLaunch(kernels.OneShot, c, geo, args)
 }
 

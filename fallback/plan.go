@@ -1,6 +1,7 @@
 package fallback
 
 import (
+	"cmp"
 	"math/bits"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
@@ -74,7 +75,9 @@ type packetPlan struct {
 func planPackets(packets uint64, ranks int, maxBlocks uint32, t collective.Tuning) (p packetPlan, ok bool) {
 	most := inboxes(maxBlocks)
 	slots := inboxPackets(ranks, most)
-	geo := t.Geometry(packets, uint32(min(most, uint64(maxBlocks))))
+	// Blocks go before threads: there are as many inboxes as blocks run at once.
+	geo := collective.Tuning{Threads: t.Threads}.Geometry(packets, maxBlocks, uint32(most))
+	geo.Blocks = cmp.Or(t.Blocks, geo.Blocks)
 	geo.Threads = uint32(min(uint64(geo.Threads), max(collective.CeilDiv(slots, 32)*32, 64)))
 	blocks := max(uint64(geo.Blocks), collective.CeilDiv(packets, slots))
 	if t.Blocks == 0 {
@@ -126,7 +129,7 @@ func (p *slotPlan) split(ranks int, packs uint64) {
 // planPush takes as many blocks as have something to move, at most as many as
 // have room for their slots in scratch: a row for each other rank.
 func planPush(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, scratch uint64, t collective.Tuning) slotPlan {
-	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), maxBlocks)
+	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), maxBlocks, kernels.MaxBlocks)
 	slots := uint64(pushSlots * (ranks - 1) * kernels.PackBytes)
 	geo.Blocks = uint32(max(min(uint64(geo.Blocks), scratch/slots), 1))
 	room := scratch / (uint64(geo.Blocks) * slots)
@@ -138,7 +141,7 @@ func planPush(c collective.Call, span collective.Span, ranks int, maxBlocks uint
 // planRing divides the ring's scratch among blocks and slots: one for each message
 // of a round that goes through them.
 func planRing(c collective.Call, span collective.Span, ranks int, maxBlocks uint32, scratch uint64, t collective.Tuning) slotPlan {
-	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), maxBlocks)
+	geo := t.Geometry(collective.CeilDiv(c.Bytes(), uint64(ranks)*kernels.PackBytes), maxBlocks, kernels.MaxBlocks)
 	return planSlots(c, span, ranks, geo, scratch/(uint64(geo.Blocks)*uint64(ranks-1)*kernels.PackBytes))
 }
 
@@ -149,7 +152,7 @@ func twoShotGeometry(bytes uint64, ranks int, maxBlocks uint32, t collective.Tun
 	if ranks < 4 {
 		packs = 2
 	}
-	return t.Geometry(collective.CeilDiv(bytes, kernels.PackBytes*uint64(ranks)*packs), maxBlocks)
+	return t.Geometry(collective.CeilDiv(bytes, kernels.PackBytes*uint64(ranks)*packs), maxBlocks, kernels.MaxBlocks)
 }
 
 // choose picks the algorithm for a message when the mode is plain p2p. The

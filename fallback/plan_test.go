@@ -27,6 +27,13 @@ func draw(t *rapid.T) (units uint64, ranks int, most uint32, u collective.Tuning
 	return units, ranks, most, u
 }
 
+// checkAtOnce refuses a grid whose blocks do not all run at once.
+func checkAtOnce(t *rapid.T, g collective.Geometry, multiprocessors uint32) {
+	if n := min(256, multiprocessors*min(512/g.Threads, 8)); g.Blocks > n {
+		t.Fatalf("%+v: %d such blocks run at once on %d multiprocessors", g, n, multiprocessors)
+	}
+}
+
 func checkGeometry(t *rapid.T, g collective.Geometry, most uint32, u collective.Tuning) {
 	if limit := max(most, u.Blocks); g.Blocks < 1 || g.Blocks > limit {
 		t.Fatalf("%+v: 1 to %d blocks are possible", g, limit)
@@ -37,6 +44,11 @@ func checkGeometry(t *rapid.T, g collective.Geometry, most uint32, u collective.
 	if g.Threads%32 != 0 || g.Threads < kernels.MaxRanks || g.Threads > kernels.MaxThreads {
 		t.Fatalf("%+v: threads", g)
 	}
+}
+
+// ran is the tuning that a plan's geometry is recorded as.
+func ran(g collective.Geometry) collective.Tuning {
+	return collective.Tuning{Blocks: g.Blocks, Threads: g.Threads}
 }
 
 // Every packet belongs to one block, its inbox has room for it, and all blocks run
@@ -58,6 +70,9 @@ func TestPlanPackets(t *testing.T) {
 			t.Fatalf("%+v do not run at once on %d multiprocessors", p, most)
 		}
 		checkGeometry(t, p.Geometry, packetBlocks, collective.Tuning{Threads: u.Threads})
+		if again, _ := planPackets(packets, ranks, most, ran(p.Geometry)); again != p {
+			t.Fatalf("%+v asked for is %+v", p, again)
+		}
 		if other, _ := planPackets(1, ranks, most, collective.Tuning{}); other.slots != p.slots {
 			t.Fatalf("inboxes of %d packets, and of %d in another call", p.slots, other.slots)
 		}
@@ -122,6 +137,13 @@ func TestPlanSlots(t *testing.T) {
 			scratch := rapid.Uint64Range(collective.ScratchBytes, 64<<20).Draw(t, "scratch")
 			p := l.plan(c, span, ranks, most, scratch, u)
 			checkGeometry(t, p.Geometry, min(most, l.most), u)
+			checkAtOnce(t, p.Geometry, most)
+			if name == "bulk" && p.Blocks > most {
+				t.Fatalf("%+v: no multiprocessor of %d has shared memory for two", p, most)
+			}
+			if again := l.plan(c, span, ranks, most, scratch, ran(p.Geometry)); again != p {
+				t.Fatalf("%+v asked for is %+v", p, again)
+			}
 			if used := uint64(p.Blocks) * uint64(l.slots*l.rows(ranks)) * p.slotBytes; used > scratch {
 				t.Fatalf("%+v: slots of %d bytes, there are %d", p, used, scratch)
 			}

@@ -66,7 +66,7 @@ func (c *CopyIn) Prepare(call collective.Call) (collective.Prepared, error) {
 		return p, nil
 	}
 	g := c.group
-	plan := collective.PlanStaging(collective.CeilDiv(call.Bytes(), kernels.PackBytes), c.staging.Bytes(), g.Size(), min(g.MaxStagingBlocks(c.tuning), copyInBlocks), c.tuning)
+	plan := collective.PlanStaging(collective.CeilDiv(call.Bytes(), kernels.PackBytes), c.staging.Bytes(), g.Size(), g.MaxBlocks(), copyInBlocks, c.tuning)
 	args := kernels.Args{Chunk: plan.ChunkPacks, Scratch: uint64(c.staging.Local()), MulticastIn: uint64(c.channel.At(0))}
 	return g.NewLaunch(kernels.NVLSCopyIn, call, plan.Geometry, args)
 }

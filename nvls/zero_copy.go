@@ -100,7 +100,7 @@ func (z *ZeroCopy) Prepare(c collective.Call) (collective.Prepared, error) {
 		args.PeerIn[i], args.PeerOut[i] = uint64(c.Send.Peer(r)), uint64(c.Recv.Peer(r))
 	}
 	work := collective.CeilDiv(c.Bytes(), kernels.PackBytes*uint64(g.Size())*zeroCopyUnroll)
-	geo := z.tuning.Geometry(work, min(g.MaxBlocks(), zeroCopyBlocks))
+	geo := z.tuning.Geometry(work, g.MaxBlocks(), zeroCopyBlocks)
 	return g.NewLaunch(kernels.NVLSZeroCopy, c, geo, args)
 }
 

@@ -95,6 +95,7 @@ type bench struct {
 	tuning  *tuning.File // what auto follows; nil to measure
 	learned *tuning.File // what auto found, to be saved; nil when it is not
 	checks  uint32       // verified calls so far: the seed of the next
+	told    []string     // what tellCut has told
 	unfreed []error      // what could not be freed in the middle of the run
 
 	stage func(rank int, stage string) // as mpiboot.Options.Stage

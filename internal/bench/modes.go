@@ -1,9 +1,11 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
@@ -19,7 +21,8 @@ type mode struct {
 	reducer collective.AllReducer
 	asked   bool // named in the configuration, not only a candidate of auto
 	buffers *buffers
-	nccl    *ncclPart // nil but for modes of NCCL
+	tuning  collective.Tuning // asked for, by the configuration or a tuning file
+	nccl    *ncclPart         // nil but for modes of NCCL
 }
 
 // substitute is what replaces a mode that cannot run, with fallback = "allow".
@@ -111,14 +114,52 @@ func (b *bench) add(ctx context.Context, name string, asked bool) error {
 	if err != nil {
 		return err
 	}
-	b.modes = append(b.modes, &mode{name: name, reducer: r, asked: asked, buffers: b.buffers})
+	b.modes = append(b.modes, &mode{name: name, reducer: r, asked: asked, buffers: b.buffers, tuning: b.asked()})
 	return nil
+}
+
+// asked is the tuning that the configuration asks for.
+func (b *bench) asked() collective.Tuning {
+	return collective.Tuning{Blocks: uint32(b.cfg.NVLS.Blocks), Threads: uint32(b.cfg.NVLS.Threads)}
+}
+
+// tellCut says of a mode's algorithm, once, that it runs with another geometry than
+// was asked for, and why: a --blocks that one mode can have may be too many for
+// another of the same run, which is no reason to refuse either.
+func (b *bench) tellCut(m *mode, size uint64, p collective.Prepared) {
+	words := cut(m.tuning, p.Tuning(), b.group.MaxBlocks())
+	shape, _, _ := strings.Cut(p.Algorithm(), " ")
+	if key := m.name + " " + shape; words != "" && !slices.Contains(b.told, key) {
+		b.told = append(b.told, key)
+		b.record.note("Mode %s, %d bytes: runs as %s, %s", m.name, size, p.Algorithm(), words)
+	}
+}
+
+// cut says what of the blocks and threads asked for does not run, "" where all
+// does. maxBlocks is Group.MaxBlocks.
+func cut(asked, ran collective.Tuning, maxBlocks uint32) string {
+	if ran.Blocks == 0 || cmp.Or(asked.Blocks, ran.Blocks) == ran.Blocks && cmp.Or(asked.Threads, ran.Threads) == ran.Threads {
+		return ""
+	}
+	var not []string
+	if asked.Blocks != 0 {
+		not = append(not, fmt.Sprintf("%d blocks", asked.Blocks))
+	}
+	if asked.Threads != 0 {
+		not = append(not, fmt.Sprintf("%d threads a block", asked.Threads))
+	}
+	threads := cmp.Or(asked.Threads, ran.Threads)
+	why := "the mode has room for no other grid at this size"
+	if n := collective.AtOnce(maxBlocks, threads); asked.Blocks > n {
+		why = fmt.Sprintf("a GPU here runs at most %d blocks of %d threads at once, and blocks wait for those of the other ranks", n, threads)
+	}
+	return fmt.Sprintf("not as the %s asked for: %s", strings.Join(not, " and "), why)
 }
 
 // reducer makes the all-reduce of a mode. It is collective.
 func (b *bench) reducer(ctx context.Context, name string) (collective.AllReducer, error) {
 	g := b.group
-	t := collective.Tuning{Blocks: uint32(b.cfg.NVLS.Blocks), Threads: uint32(b.cfg.NVLS.Threads)}
+	t := b.asked()
 	staging := uint64(b.cfg.NVLS.Staging)
 	switch name {
 	case configs.ModeZeroCopy:
@@ -198,8 +239,8 @@ func (b *bench) resolve(name string, d collective.DType, op collective.Op, repor
 		return "", nil
 	}
 	if b.find(substitute) == nil {
-		ring := fallback.NewRing(b.group, collective.Tuning{Blocks: uint32(b.cfg.NVLS.Blocks), Threads: uint32(b.cfg.NVLS.Threads)})
-		b.modes = append(b.modes, &mode{name: substitute, reducer: ring, asked: true, buffers: b.buffers})
+		ring := fallback.NewRing(b.group, b.asked())
+		b.modes = append(b.modes, &mode{name: substitute, reducer: ring, asked: true, buffers: b.buffers, tuning: b.asked()})
 	}
 	if report {
 		b.record.decide(result.Decision{Requested: fmt.Sprintf("%s (%s of %s)", name, op, d), Chosen: substitute, Reason: err.Error()})

@@ -41,6 +41,29 @@ func said(b *bench) string {
 	return strings.Join(out, "; ")
 }
 
+// What is said of a grid that is not what was asked for.
+func TestCut(t *testing.T) {
+	type tuning = collective.Tuning
+	for _, c := range []struct {
+		asked, ran tuning
+		want       string
+	}{
+		{tuning{}, tuning{Blocks: 132, Threads: 512}, ""},
+		{tuning{Blocks: 132}, tuning{Blocks: 132, Threads: 512}, ""},
+		{tuning{Threads: 512}, tuning{Blocks: 132, Threads: 512}, ""},
+		{tuning{Blocks: 200}, tuning{}, ""}, // a copy, or NCCL's
+		{tuning{Blocks: 200, Threads: 512}, tuning{Blocks: 132, Threads: 512},
+			"not as the 200 blocks and 512 threads a block asked for: a GPU here runs at most 132 blocks of 512 threads at once, and blocks wait for those of the other ranks"},
+		{tuning{Blocks: 200, Threads: 256}, tuning{Blocks: 132, Threads: 256},
+			"not as the 200 blocks and 256 threads a block asked for: the mode has room for no other grid at this size"},
+		{tuning{Threads: 512}, tuning{Blocks: 132, Threads: 256}, "not as the 512 threads a block asked for: the mode has room for no other grid at this size"},
+	} {
+		if got := cut(c.asked, c.ran, 132); got != c.want {
+			t.Errorf("%+v asked for, %+v ran: %q", c.asked, c.ran, got)
+		}
+	}
+}
+
 // Which mode runs for which, where multicast is or is not, with and without leave
 // to fall back.
 func TestModeResolution(t *testing.T) {
@@ -126,5 +149,55 @@ func TestCandidatesOfSize(t *testing.T) {
 	}
 	if !slices.Contains(candidates, configs.ModeP2PCopyEngine) {
 		t.Error("copy engines are no candidate")
+	}
+}
+
+// More blocks than a GPU runs at once are cut, in each mode to what it has room for,
+// and a line says so once, not at every size; what can run is taken as it was asked
+// for and nothing said.
+func TestTooManyBlocksAreCut(t *testing.T) {
+	modes := []string{"nvls-zero-copy", "nvls-copy-in", "ring", "p2p-packet", "p2p-one-shot", "p2p-two-shot", "p2p-push", "p2p-push-bulk", "p2p-copy-in", "p2p-copy-engine"}
+	for _, c := range []struct {
+		blocks, threads int
+		said            string
+	}{
+		{200, 512, "not as the 200 blocks and 512 threads a block asked for: a GPU here runs at most 4 blocks of 512 threads at once"},
+		{200, 0, "not as the 200 blocks asked for: "},
+		{1, 64, ""},
+	} {
+		grouptest.Run(t, 2, nil, func(r *grouptest.Rank) {
+			cfg := configs.Default()
+			cfg.Run.Mode, cfg.Run.Device = modes, configs.DeviceSim
+			cfg.Sweep.MinBytes, cfg.Sweep.MaxBytes, cfg.Sweep.Factor = 4<<10, 8<<10, 2
+			cfg.Timing.Iters, cfg.Timing.Warmup, cfg.Timing.Check = 1, 1, 1
+			cfg.NVLS.Staging, cfg.NVLS.Blocks, cfg.NVLS.Threads = 1<<20, c.blocks, c.threads
+			out := new(bytes.Buffer)
+			b, err := start(r, cfg, out)
+			r.OK(err, "set up")
+			r.OK(b.tables(context.Background(), 0, collective.Float, collective.Sum), "measure")
+			for _, row := range b.record.run.Rows {
+				shape, geometry, _ := strings.Cut(row.Algorithm, " ")
+				var g collective.Geometry
+				if _, err := fmt.Sscanf(geometry, "%dx%d", &g.Blocks, &g.Threads); err != nil || g.Blocks > 4*min(512/g.Threads, 8) || shape == "push-bulk" && g.Blocks > 4 {
+					r.Fatalf("%s: %q with 4 multiprocessors, %v", row.Mode, row.Algorithm, err)
+				}
+				if row.Wrong == nil || *row.Wrong != 0 {
+					r.Fatalf("%s: %q: not right", row.Mode, row.Algorithm)
+				}
+			}
+			for _, mode := range modes {
+				want := 1
+				if c.said == "" {
+					want = 0
+				}
+				if r.Rank() == 0 && strings.Count(out.String(), "# Mode "+mode+", ") != want || !strings.Contains(out.String(), c.said) && r.Rank() == 0 {
+					r.Fatalf("%s with %d x %d: not %d of %q in\n%s", mode, c.blocks, c.threads, want, c.said, out)
+				}
+			}
+			if len(b.record.run.Notes) != 0 && c.said == "" || len(b.record.run.Notes) != len(modes) && c.said != "" {
+				r.Fatalf("%q", b.record.run.Notes)
+			}
+			stop(r, b)
+		})
 	}
 }

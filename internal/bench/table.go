@@ -94,6 +94,7 @@ func (t *table) place(ctx context.Context, m *mode, size uint64, p result.Placem
 	if err := b.node.Vote(ctx, "prepare "+t.mode, err); err != nil {
 		return nil, err
 	}
+	b.tellCut(m, size, calls[0])
 	algorithm := calls[0].Algorithm()
 	if t.mode == configs.ModeAuto {
 		algorithm = m.name + " " + algorithm

@@ -47,7 +47,7 @@ func (b *bench) dataKernels(c collective.Call) (*dataKernels, error) {
 	}
 	return &dataKernels{fill, check, kernels.DataArgs{
 		Count: c.Count, Rank: uint32(b.group.Rank()), Ranks: uint32(b.group.Size()), Average: average,
-	}, collective.Tuning{}.Geometry(c.Count, b.group.MaxBlocks())}, nil
+	}, collective.Tuning{}.Geometry(c.Count, b.group.MaxBlocks(), kernels.MaxBlocks)}, nil
 }
 
 func (k *dataKernels) launch(s device.Stream, f device.Function, buffer, report device.Ptr, seed uint32) error {

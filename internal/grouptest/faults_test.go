@@ -26,8 +26,9 @@ func (b broken) Prepare(c collective.Call) (collective.Prepared, error) {
 
 type brokenCall struct{ broken }
 
-func (b brokenCall) Algorithm() string { return "none" }
-func (b brokenCall) Close() error      { return nil }
+func (b brokenCall) Algorithm() string             { return "none" }
+func (b brokenCall) Tuning() (t collective.Tuning) { return t }
+func (b brokenCall) Close() error                  { return nil }
 func (b brokenCall) Enqueue(s device.Stream) error {
 	p, _ := b.r.Trivial(b.c)
 	if err := p.Enqueue(s); err != nil || b.at == nil {

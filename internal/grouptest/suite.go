@@ -194,18 +194,26 @@ func (m Mode) testReuse(t *testing.T) {
 
 // testTuning tries grids and blocks that no plan would choose.
 func (m Mode) testTuning(t *testing.T) {
-	for i, tuning := range []collective.Tuning{{Blocks: 1, Threads: 32}, {Blocks: 1, Threads: 512}, {Blocks: 7, Threads: 96}, {Blocks: 32, Threads: 64}, {Blocks: 256, Threads: 32}} {
+	for i, tuning := range []collective.Tuning{{Blocks: 1, Threads: 32}, {Blocks: 1, Threads: 512}, {Blocks: 7, Threads: 96}, {Blocks: 32, Threads: 64}, {Blocks: 256, Threads: 32}, {Blocks: 256, Threads: 512}, {Blocks: 200}} {
 		m.run(t, 2+i, tuning, func(w *bench) {
 			for _, c := range []uint64{1, 1009, 20011} {
 				w.start(collective.Float, collective.Sum, c, false, 1, 1)
 				w.start(collective.Float, collective.Sum, c, true, 0, 0)
 			}
-			// A mode may have room for less than was asked for, never use more.
+			// A mode may have room for less than was asked for, never use more; and never
+			// more blocks than run at once, for each waits for one of every peer's: a
+			// multiprocessor has registers for 512 threads of any kernel.
 			s := w.started[0]
 			var name string
 			var blocks, threads uint32
-			if _, err := fmt.Sscanf(s.Prepared.Algorithm(), "%s %dx%d", &name, &blocks, &threads); err != nil || blocks > tuning.Blocks || threads > tuning.Threads {
+			if _, err := fmt.Sscanf(s.Prepared.Algorithm(), "%s %dx%d", &name, &blocks, &threads); err != nil || blocks > tuning.Blocks || tuning.Threads != 0 && threads > tuning.Threads {
 				w.Fatalf("algorithm %q was tuned to %dx%d, %v", s.Prepared.Algorithm(), tuning.Blocks, tuning.Threads, err)
+			}
+			if most := uint32(w.Group.Devices()[0].SMs) * min(512/threads, 8); blocks > most {
+				w.Fatalf("algorithm %q was tuned to %dx%d; %d such blocks run at once", s.Prepared.Algorithm(), tuning.Blocks, tuning.Threads, most)
+			}
+			if p := s.Prepared.Tuning(); p.Blocks != blocks || p.Threads != threads {
+				w.Fatalf("algorithm %q has the tuning %+v", s.Prepared.Algorithm(), p)
 			}
 		})
 	}

@@ -140,5 +140,8 @@ func (c *call) Enqueue(s device.Stream) error {
 // Algorithm implements collective.Prepared.
 func (c *call) Algorithm() string { return "chosen by NCCL" }
 
+// Tuning implements collective.Prepared: NCCL's own is not known.
+func (c *call) Tuning() collective.Tuning { return collective.Tuning{} }
+
 // Close implements collective.Prepared.
 func (c *call) Close() error { return nil }
