@@ -12,7 +12,6 @@ import (
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
 	"github.com/nvls-allreduce/nvls-allreduce/fallback"
-	"github.com/nvls-allreduce/nvls-allreduce/internal/kernels"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/tuning"
 )
@@ -50,7 +49,8 @@ type tuner interface {
 	Tunings(bytes uint64) []collective.Tuning
 }
 
-// attempt is a candidate with a geometry, and how long it took.
+// attempt is a candidate with a geometry, which after it was timed is what ran, and
+// how long it took.
 type attempt struct {
 	mode   *mode
 	tuning collective.Tuning
@@ -68,6 +68,24 @@ func (a attempt) String() string {
 	return fmt.Sprintf("%s %.2f", s, microseconds(a.took))
 }
 
+// launch is what an attempt comes to: several tunings may come to one.
+type launch struct {
+	mode, algorithm string
+	tuning          collective.Tuning
+}
+
+// settled is a tuning that was asked for, as it ran: of blocks and threads, and of
+// chunk and slots, both or, where neither was asked for, none.
+func settled(asked, ran collective.Tuning) collective.Tuning {
+	if asked.Blocks == 0 && asked.Threads == 0 {
+		ran.Blocks, ran.Threads = 0, 0
+	}
+	if asked.Chunk == 0 && asked.Slots == 0 {
+		ran.Chunk, ran.Slots = 0, 0
+	}
+	return ran
+}
+
 // with is the mode with another geometry.
 func (m *mode) with(t collective.Tuning) *mode {
 	tuned, ok := m.reducer.(tunable)
@@ -75,7 +93,7 @@ func (m *mode) with(t collective.Tuning) *mode {
 		return m
 	}
 	changed := *m
-	changed.reducer = tuned.Tuned(t)
+	changed.reducer, changed.tuning = tuned.Tuned(t), t
 	return &changed
 }
 
@@ -91,13 +109,14 @@ func (t *table) choose(ctx context.Context, size uint64) (*mode, error) {
 		return t.follow(size)
 	}
 	var tried []attempt
+	seen := map[launch]bool{}
 	for _, name := range candidates {
 		m := b.find(name)
 		if m == nil || m.reducer.Supports(t.dtype, t.op) != nil || !b.tries(name, size) {
 			continue
 		}
 		a := attempt{mode: m}
-		ok, err := t.try(ctx, &a, size, quickIters, quickRepeats, 0)
+		ok, err := t.try(ctx, &a, size, quickIters, quickRepeats, 0, seen)
 		if err != nil {
 			return nil, err
 		}
@@ -166,6 +185,7 @@ func inGraphs(yes bool) string {
 func (t *table) search(ctx context.Context, best []attempt, size uint64) ([]attempt, error) {
 	var out []attempt
 	var least time.Duration
+	seen := map[launch]bool{}
 	for _, c := range best {
 		tunings := geometries(size, t.b.group.MaxBlocks())
 		if own, ok := c.mode.reducer.(tuner); ok {
@@ -173,7 +193,7 @@ func (t *table) search(ctx context.Context, best []attempt, size uint64) ([]atte
 		}
 		for _, tuning := range tunings {
 			a := attempt{mode: c.mode, tuning: tuning}
-			ok, err := t.try(ctx, &a, size, searchIters, searchRepeats, least)
+			ok, err := t.try(ctx, &a, size, searchIters, searchRepeats, least, seen)
 			if err != nil {
 				return nil, err
 			}
@@ -189,12 +209,12 @@ func (t *table) search(ctx context.Context, best []attempt, size uint64) ([]atte
 }
 
 // geometries are the grids and blocks worth trying for a size: the automatic one,
-// and for what keeps more than one block busy, others. A multiprocessor runs two
-// blocks of half the largest size at once.
+// and for what keeps more than one block busy, others, of as many blocks as run at
+// once.
 func geometries(size uint64, maxBlocks uint32) []collective.Tuning {
 	out := []collective.Tuning{{}}
 	for _, threads := range []uint32{256, 512} {
-		most := maxBlocks * kernels.MaxThreads / threads
+		most := collective.AtOnce(maxBlocks, threads)
 		for _, blocks := range []uint32{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 132, 256} {
 			if blocks <= most && uint64(blocks)*uint64(threads)*16 <= 4*size {
 				out = append(out, collective.Tuning{Blocks: blocks, Threads: threads})
@@ -206,10 +226,13 @@ func geometries(size uint64, maxBlocks uint32) []collective.Tuning {
 
 // try times an attempt as the run is timed, with or without a graph: the slowest
 // rank's time of one iteration, the shortest of repeats. ok is false when the mode
-// cannot take the size, and when it is hopeless beside what took least, 0 for nothing.
-func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats int, least time.Duration) (ok bool, err error) {
+// cannot take the size, when it comes to a launch that was seen, and when it is
+// hopeless beside what took least, 0 for nothing. Plans are the same on every rank,
+// so all ranks find the same launches.
+func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats int, least time.Duration, seen map[launch]bool) (ok bool, err error) {
 	b := t.b
-	calls, err := a.mode.with(a.tuning).prepare(size, t.dtype, t.op, result.OutOfPlace)
+	m := a.mode.with(a.tuning)
+	calls, err := m.prepare(size, t.dtype, t.op, result.OutOfPlace)
 	if cannotRun(err) {
 		return false, nil
 	}
@@ -217,6 +240,12 @@ func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats
 	if err := b.node.Vote(ctx, "prepare "+a.mode.name, err); err != nil {
 		return false, err
 	}
+	l := launch{m.name, calls[0].Algorithm(), calls[0].Tuning()}
+	if seen[l] {
+		return false, nil
+	}
+	seen[l] = true
+	a.tuning = settled(m.tuning, l.tuning)
 	warm, err := b.loop(ctx, calls, quickWarmup)
 	if err != nil {
 		return false, err
