@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/recorder"
 
 	"github.com/nvls-allreduce/nvls-allreduce/internal/failure"
 	"github.com/nvls-allreduce/nvls-allreduce/internal/result"
@@ -30,6 +31,7 @@ type chart struct {
 	heading []headline
 	legend  legend
 	panels  []*panel // from the top
+	moved   bool     // whether a marker is not at its point, which a note says
 }
 
 // headline is one line of text above the panels.
@@ -73,7 +75,28 @@ func newChart(runs []*result.Run, o Options) (*chart, error) {
 	}
 	c.fillLegend()
 	c.fillHeading(left)
-	return c, c.layOut()
+	if err := c.layOut(); err != nil {
+		return nil, err
+	}
+	// The note takes room from panels of a chart of fixed height, which moves no fewer.
+	if c.moved = c.moves(); c.moved {
+		c.heading, c.size.Height = nil, o.Size.Height
+		c.fillHeading(left)
+		return c, c.layOut()
+	}
+	return c, nil
+}
+
+// moves tells whether a marker of the chart that is laid out will not be at its
+// point.
+func (c *chart) moves() bool {
+	areas, _ := c.areas(c.below(draw.NewCanvas(new(recorder.Canvas), c.size.Width, c.size.Height)))
+	for i, p := range c.panels {
+		if _, moved := p.curves.marks(p.DataCanvas(areas[i]), p.Plot); moved {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *chart) fillLegend() {
@@ -132,6 +155,8 @@ const (
 	panelGap  = 1.4
 	labelRoom = 1.7  // beside the panels
 	xRoom     = 1.4  // below them
+	headGap   = 0.3  // below the heading
+	legendGap = 0.7  // below the legend
 	lineRoom  = 1.28 // of a line, in its own height
 )
 
@@ -139,11 +164,22 @@ func (c *chart) room() vg.Length { return c.size.Width - 2*c.scale.of(margin) }
 
 // above is the height of everything that is not a panel.
 func (c *chart) above() vg.Length {
-	h := 2*c.scale.of(margin) + c.scale.of(xRoom) + c.legend.height() + c.scale.of(1)
+	return 2*c.scale.of(margin) + c.head() + c.scale.of(xRoom) + vg.Length(len(c.panels)-1)*c.scale.of(panelGap)
+}
+
+// head is the height of heading and legend, with a gap below each.
+func (c *chart) head() vg.Length {
+	h := c.scale.of(headGap) + c.legend.height() + c.scale.of(legendGap)
 	for _, l := range c.heading {
 		h += l.style.Font.Size * lineRoom
 	}
-	return h + vg.Length(len(c.panels)-1)*c.scale.of(panelGap)
+	return h
+}
+
+// below is what heading and legend leave of a chart's canvas.
+func (c *chart) below(dc draw.Canvas) draw.Canvas {
+	m := c.scale.of(margin)
+	return draw.Crop(dc, m, -m, m, -m-c.head())
 }
 
 // layOut chooses the height of the chart, if the user has not, and the ticks. A
@@ -178,59 +214,69 @@ func cm(l vg.Length) float64 { return float64(l / vg.Centimeter) }
 func (c *chart) draw(dc draw.Canvas) {
 	dc.SetColor(c.theme.back)
 	dc.Fill(dc.Rectangle.Path())
+	below := c.below(dc)
 	m := c.scale.of(margin)
 	dc = draw.Crop(dc, m, -m, m, -m)
 	for _, l := range c.heading {
 		dc.FillText(shrink(l.style, l.text, c.room()), vg.Point{X: dc.Center().X, Y: dc.Max.Y}, l.text)
 		dc.Max.Y -= l.style.Font.Size * lineRoom
 	}
-	dc.Max.Y -= c.scale.of(0.3)
+	dc.Max.Y -= c.scale.of(headGap)
 	c.legend.draw(dc)
-	dc.Max.Y -= c.legend.height() + c.scale.of(0.7)
-	c.drawPanels(dc)
+	c.drawPanels(below)
 }
 
-// drawPanels divides dc among the panels, from the top down, and gives all data
-// areas the same left and right edge. plot.Align would do this, but its result
-// leaves wide gaps where tick labels differ in width.
-func (c *chart) drawPanels(dc draw.Canvas) {
-	gap := c.scale.of(panelGap)
-	sty := textStyle(c.scale.of(labelText), c.theme.text, text.XCenter, text.YBottom)
-	full := dc
-	dc = draw.Crop(dc, 0, 0, c.scale.of(xRoom), 0)
+// labelStyle is that of axis labels.
+func (c *chart) labelStyle() text.Style {
+	return textStyle(c.scale.of(labelText), c.theme.text, text.XCenter, text.YBottom)
+}
 
+// areas divides dc among the panels, from the top down, and gives all data areas the
+// same left and right edge. plot.Align would do this, but its result leaves wide gaps
+// where tick labels differ in width. labels are the lines of each vertical axis'
+// label: one that is longer than its panel is high takes two or more.
+func (c *chart) areas(dc draw.Canvas) (areas []draw.Canvas, labels [][]string) {
+	gap := c.scale.of(panelGap)
+	dc = draw.Crop(dc, 0, 0, c.scale.of(xRoom), 0)
 	n := vg.Length(len(c.panels))
 	h := (dc.Max.Y - dc.Min.Y - gap*(n-1)) / n
-	// A label that is longer than its panel is high takes two lines or more.
-	turned := sty
-	turned.Rotation = math.Pi / 2
-	lineHeight := c.scale.of(labelText * lineRoom)
-	labels, most := make([][]string, len(c.panels)), 0
-	for i, p := range c.panels {
-		labels[i] = wrap(sty, []string{p.yLabel}, "", h)
-		most = max(most, len(labels[i]))
+	most := 0
+	for _, p := range c.panels {
+		l := wrap(c.labelStyle(), []string{p.yLabel}, "", h)
+		labels, most = append(labels, l), max(most, len(l))
 	}
-	dc.Min.X += c.scale.of(labelRoom) + vg.Length(most-1)*lineHeight
-	canvases := make([]draw.Canvas, len(c.panels))
+	dc.Min.X += c.scale.of(labelRoom) + vg.Length(most-1)*c.scale.of(labelText*lineRoom)
+	areas = make([]draw.Canvas, len(c.panels))
 	left, right := dc.Min.X, dc.Max.X
 	for i, p := range c.panels {
-		canvases[i] = dc
-		canvases[i].Max.Y = dc.Max.Y - vg.Length(i)*(h+gap)
-		canvases[i].Min.Y = canvases[i].Max.Y - h
-		data := p.DataCanvas(canvases[i])
+		areas[i] = dc
+		areas[i].Max.Y = dc.Max.Y - vg.Length(i)*(h+gap)
+		areas[i].Min.Y = areas[i].Max.Y - h
+		data := p.DataCanvas(areas[i])
 		left, right = max(left, data.Min.X), min(right, data.Max.X)
 	}
 	for i, p := range c.panels {
-		data := p.DataCanvas(canvases[i])
-		canvases[i].Min.X += left - data.Min.X
-		canvases[i].Max.X += right - data.Max.X
-		p.Draw(canvases[i])
+		data := p.DataCanvas(areas[i])
+		areas[i].Min.X += left - data.Min.X
+		areas[i].Max.X += right - data.Max.X
+	}
+	return areas, labels
+}
 
-		data = p.DataCanvas(canvases[i])
+// drawPanels draws the panels and their axes' labels.
+func (c *chart) drawPanels(dc draw.Canvas) {
+	areas, labels := c.areas(dc)
+	sty := c.labelStyle()
+	turned := sty
+	turned.Rotation = math.Pi / 2
+	data := dc
+	for i, p := range c.panels {
+		p.Draw(areas[i])
+		data = p.DataCanvas(areas[i])
 		for j, l := range labels[i] {
-			x := full.Min.X + c.scale.of(labelRoom*0.7) + vg.Length(j)*lineHeight
+			x := dc.Min.X + c.scale.of(labelRoom*0.7) + vg.Length(j)*c.scale.of(labelText*lineRoom)
 			dc.FillText(turned, vg.Point{X: x, Y: data.Center().Y}, l)
 		}
 	}
-	dc.FillText(shrink(sty, xLabel, right-left), vg.Point{X: (left + right) / 2, Y: full.Min.Y}, xLabel)
+	dc.FillText(shrink(sty, xLabel, data.Max.X-data.Min.X), vg.Point{X: data.Center().X, Y: dc.Min.Y}, xLabel)
 }

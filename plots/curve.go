@@ -23,18 +23,24 @@ type curve struct {
 type curves []curve
 
 func (l curves) Plot(c draw.Canvas, p *plot.Plot) {
-	var marks []mark
 	for _, curve := range l {
-		at := onCanvas(curve.points, c, p)
-		if len(at) > 1 {
+		if at := onCanvas(curve.points, c, p); len(at) > 1 {
 			c.StrokeLines(curve.style.line, c.ClipLinesXY(at)...)
 		}
-		marks = append(marks, curve.marks(c, at)...)
 	}
-	spreadOut(marks)
+	marks, _ := l.marks(c, p)
 	for _, m := range marks {
 		m.style.mark(&c, m.at)
 	}
+}
+
+// marks are the markers of all lines, at their places on a data area; moved tells
+// whether any is not at its point.
+func (l curves) marks(c draw.Canvas, p *plot.Plot) (marks []mark, moved bool) {
+	for _, curve := range l {
+		marks = append(marks, curve.marks(c, onCanvas(curve.points, c, p))...)
+	}
+	return marks, spreadOut(marks)
 }
 
 // mark is a marker at its place.
@@ -69,7 +75,8 @@ func (l curve) marks(c draw.Canvas, at []vg.Point) []mark {
 
 // spreadOut moves markers that would cover each other apart, each along its line,
 // in the order of the lines, and no farther than half of the way to the next size.
-func spreadOut(marks []mark) {
+// moved tells whether there were any.
+func spreadOut(marks []mark) (moved bool) {
 	order := make([]int, len(marks))
 	for i := range order {
 		order[i] = i
@@ -94,6 +101,7 @@ func spreadOut(marks []mark) {
 		if n == 1 {
 			continue
 		}
+		moved = true
 		step := min(2.2*marks[pile[0]].style.radius, room/vg.Length(n-1))
 		// To both sides, but where lines end not beyond.
 		first := -step * vg.Length(n-1) / 2
@@ -112,6 +120,7 @@ func spreadOut(marks []mark) {
 			marks[m].move(first + step*vg.Length(i))
 		}
 	}
+	return moved
 }
 
 // covers reports whether b, at the same size, hides most of a.

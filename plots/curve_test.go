@@ -54,8 +54,7 @@ func TestMarkersSideBySide(t *testing.T) {
 // A marker that is alone stays where it belongs.
 func TestLoneMarkersStay(t *testing.T) {
 	marks := []mark{{at: vg.Point{X: 10, Y: 10}, style: style{radius: 3}}, {at: vg.Point{X: 10, Y: 14}, style: style{radius: 3}}, {at: vg.Point{X: 20, Y: 10}, style: style{radius: 3}}}
-	spreadOut(marks)
-	if marks[0].at.X != 10 || marks[1].at.X != 10 || marks[2].at.X != 20 {
+	if moved := spreadOut(marks); moved || marks[0].at.X != 10 || marks[1].at.X != 10 || marks[2].at.X != 20 {
 		t.Errorf("moved: %v", marks)
 	}
 }

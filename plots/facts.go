@@ -155,6 +155,9 @@ func (c *chart) notes(left int) []string {
 	if r := repeatedSizes(c.all); r != "" {
 		out = append(out, r+" measured more than once: the median is drawn")
 	}
+	if c.moved {
+		out = append(out, "markers that would hide each other stand side by side on their lines")
+	}
 	for _, p := range c.panels {
 		for _, x := range []struct {
 			what  string

@@ -20,6 +20,7 @@ import (
 type panel struct {
 	*plot.Plot
 	kind    Kind
+	curves  curves // without reference lines
 	yLabel  string
 	lacking string   // what lines need to be in this panel
 	missing []string // lines that are not
@@ -254,6 +255,7 @@ func (c *chart) lines(p *panel, y quantity) error {
 		e.Do, e.By = "leave out this kind of chart: "+string(p.kind), failure.User
 		return e
 	}
+	p.curves = lines
 	p.Add(lines)
 	return nil
 }

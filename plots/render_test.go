@@ -373,3 +373,41 @@ func TestWriteFile(t *testing.T) {
 		t.Errorf("format gif: %v", err)
 	}
 }
+
+// A chart says that markers were moved when any was, and not else: where lines are
+// apart, where the same values lie outside of the range that is drawn, and where there
+// is one line only.
+func TestMovedMarkersAreNoted(t *testing.T) {
+	const note = "markers that would hide each other stand side by side on their lines"
+	alike := model(8, 64<<20, 256<<20, 2, "ring", "p2p")
+	for i := range alike.Rows {
+		if n := len(alike.Rows) / 2; i >= n {
+			alike.Rows[i].Time, alike.Rows[i].BusBW = alike.Rows[i-n].Time, alike.Rows[i-n].BusBW
+		}
+	}
+	apart := model(8, 64<<20, 256<<20, 2, "nvls-zero-copy", "ring")
+	column := plots.Size{Width: 8.5 * vg.Centimeter, Height: 7 * vg.Centimeter}
+	for name, c := range map[string]struct {
+		run     *result.Run
+		options plots.Options
+		want    bool
+	}{
+		"the same values":       {alike, plots.Options{}, true},
+		"of the second panel":   {alike, plots.Options{Kinds: []plots.Kind{plots.BusBW, plots.Time}, Limits: map[plots.Kind]plots.Limits{plots.BusBW: {Lo: 1000, Hi: 2000}}}, true},
+		"in a column":           {alike, plots.Options{Kinds: []plots.Kind{plots.BusBW}, Size: column}, true},
+		"outside of the limits": {alike, plots.Options{Kinds: []plots.Kind{plots.BusBW}, Limits: map[plots.Kind]plots.Limits{plots.BusBW: {Lo: 1000, Hi: 2000}}}, false},
+		"apart":                 {apart, plots.Options{}, false},
+		"apart in a column":     {apart, plots.Options{Kinds: []plots.Kind{plots.BusBW}, Size: column}, false},
+		"one line":              {model(8, 64<<20, 256<<20, 2, "ring"), plots.Options{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := plots.Render(&b, plots.SVG, []*result.Run{c.run}, c.options); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(b.String(), note); got != c.want {
+				t.Errorf("a note of moved markers: %v", got)
+			}
+		})
+	}
+}
