@@ -245,6 +245,9 @@ func (t *table) try(ctx context.Context, a *attempt, size uint64, iters, repeats
 		return false, nil
 	}
 	seen[l] = true
+	if a.tuning == (collective.Tuning{}) { // what the configuration asks for
+		b.tellCut(m, size, calls[0])
+	}
 	a.tuning = settled(m.tuning, l.tuning)
 	warm, err := b.loop(ctx, calls, quickWarmup)
 	if err != nil {

@@ -72,6 +72,26 @@ func TestTuningFileIsCut(t *testing.T) {
 	})
 }
 
+// Of blocks that the configuration asks for and auto's candidates cannot have, a line
+// says so.
+func TestAutoTellsWhatIsCut(t *testing.T) {
+	grouptest.Run(t, 2, nil, func(r *grouptest.Rank) {
+		cfg := configs.Default()
+		cfg.Run.Mode, cfg.Run.Device = []string{configs.ModeAuto}, configs.DeviceSim
+		cfg.Sweep.MinBytes, cfg.Sweep.MaxBytes = 64, 64
+		cfg.Timing.Iters, cfg.Timing.Warmup, cfg.Timing.Check = 1, 1, 1
+		cfg.NVLS.Blocks, cfg.NVLS.Threads = 200, 512
+		out := new(bytes.Buffer)
+		b, err := start(r, cfg, out)
+		r.OK(err, "set up")
+		r.OK(b.tables(context.Background(), 0, collective.Float, collective.Sum), "measure")
+		if said := "# Mode ring, 64 bytes: runs as ring 4x512, not as the 200 blocks"; r.Rank() == 0 && strings.Count(out.String(), said) != 1 {
+			r.Fatalf("no %q in\n%s", said, out)
+		}
+		stop(r, b)
+	})
+}
+
 // The search times what differs, each once, and what it finds is what ran: asked for,
 // it is planned the same.
 func TestSearchTimesEachLaunchOnce(t *testing.T) {
