@@ -22,6 +22,9 @@ const (
 	// ScratchBytes is the scratch memory of ring, push and copy engines where nothing
 	// else was asked for.
 	ScratchBytes = 4<<20 - scratchOffset
+	// ScratchMessages is how many messages the slots of ring and push hold at most:
+	// more scratch memory is of no use for a message.
+	ScratchMessages = 4
 )
 
 // WorkspaceBytes is the size of the workspace on each device for so much scratch

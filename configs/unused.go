@@ -23,6 +23,9 @@ func (c *Config) Unused() []string {
 	if !slices.Contains(modes, ModeCopyIn) && !slices.Contains(modes, ModeP2PCopyIn) {
 		add("nvls.staging", "no mode that copies in is asked for")
 	}
+	if !c.UsesScratch() {
+		add("nvls.scratch", "no mode that passes messages through scratch memory is asked for")
+	}
 	if c.Run.Device != DeviceSim {
 		for _, key := range []string{"sim.devices", "sim.weak", "sim.seed"} {
 			add(key, "the device is not the software device")
@@ -32,4 +35,16 @@ func (c *Config) Unused() []string {
 		add("bootstrap.mpi_library", fmt.Sprintf("launcher %q uses no MPI", l))
 	}
 	return out
+}
+
+// UsesScratch reports whether a mode passes large messages through scratch memory:
+// one that was asked for, or the ring in place of one that cannot run.
+func (c *Config) UsesScratch() bool {
+	for _, m := range c.Modes() {
+		switch m {
+		case ModeRing, ModeP2P, ModeP2PPush, ModeP2PPushBulk, ModeP2PCopyEngine, ModeAuto:
+			return true
+		}
+	}
+	return c.Run.Fallback == FallbackAllow
 }

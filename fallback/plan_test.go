@@ -156,6 +156,22 @@ func TestPlanSlots(t *testing.T) {
 	}
 }
 
+// As many messages of scratch memory as are said to be of use give the plan that
+// any more give.
+func TestScratchOfUse(t *testing.T) {
+	for name, l := range planners {
+		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
+			_, ranks, most, u := draw(t)
+			c, span := drawCall(t, 1<<rapid.UintRange(4, 36).Draw(t, "log2 bytes"))
+			enough := max(collective.ScratchMessages*c.Bytes(), collective.ScratchBytes)
+			p, q := l.plan(c, span, ranks, most, enough, u), l.plan(c, span, ranks, most, 1<<40, u)
+			if p.slotBytes = q.slotBytes; p != q {
+				t.Fatalf("%d bytes: %+v, with more scratch memory than %d %+v", c.Bytes(), p, enough, q)
+			}
+		}))
+	}
+}
+
 // A copy of the division in push.cuh and ring.cuh: in round k, block b has a
 // share for each rank, of packs and then of elements outside.
 func TestSharesCoverMessage(t *testing.T) {

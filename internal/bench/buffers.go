@@ -37,16 +37,13 @@ func regionBytes(cfg *configs.Config) uint64 {
 	return collective.RoundUp(max(most, 1), slotAlign)
 }
 
-// scratchBytes is the scratch memory of the workspace: the least, where only NCCL
-// is measured. Every other mode passes messages through it, or may be replaced by
-// the ring, which does.
+// scratchBytes is the scratch memory of the workspace: the least, where no mode
+// passes messages through it.
 func scratchBytes(cfg *configs.Config) uint64 {
-	for _, name := range cfg.Modes() {
-		if name != configs.ModeNCCL && name != configs.ModeNCCLSymmetric {
-			return uint64(cfg.NVLS.Scratch)
-		}
+	if !cfg.UsesScratch() {
+		return collective.ScratchBytes
 	}
-	return collective.ScratchBytes
+	return max(min(uint64(cfg.NVLS.Scratch), collective.ScratchMessages*regionBytes(cfg)), collective.ScratchBytes)
 }
 
 // plannedMemory is what this rank is going to ask of its device, before

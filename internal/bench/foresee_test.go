@@ -91,7 +91,20 @@ func TestRefusals(t *testing.T) {
 func TestPlannedMemory(t *testing.T) {
 	cfg := configs.Default()
 	cfg.Run.Mode, cfg.Sweep.MaxBytes, cfg.NVLS.Staging, cfg.NVLS.Scratch = []string{configs.ModeCopyIn}, 1<<20, 8<<20, 16<<20
-	if m := PlannedMemory(cfg); m.Buffers != 2<<20 || m.Staging != 8<<20 || m.Control != collective.WorkspaceBytes(16<<20) {
-		t.Errorf("%+v", m)
+	for _, c := range []struct {
+		mode             string
+		staging, scratch uint64
+	}{
+		{configs.ModeCopyIn, 8 << 20, 0}, {configs.ModeZeroCopy, 0, 0}, {configs.ModeNCCL, 0, 0},
+		{configs.ModeRing, 0, 4 << 20}, {configs.ModeAuto, 0, 4 << 20}, // of a message of 1 MiB
+	} {
+		cfg.Run.Mode = []string{c.mode}
+		if m := PlannedMemory(cfg); m.Buffers != 2<<20 || m.Staging != c.staging || m.Control != collective.WorkspaceBytes(c.scratch) {
+			t.Errorf("%s: %+v", c.mode, m)
+		}
+	}
+	cfg.Sweep.MaxBytes = 1 << 30
+	if m := PlannedMemory(cfg); m.Control != collective.WorkspaceBytes(16<<20) {
+		t.Errorf("a large message: %+v", m)
 	}
 }

@@ -45,11 +45,6 @@ var excuses = []excuse{
 		fits: func(m *Mutant) bool {
 			return m.Kind == proxyFence && globalProxyFence.MatchString(m.Old) && !m.passes(m.Line-1, storePack, isBarrier)
 		}},
-	{title: "Barrier behind a wait, with another one behind it",
-		why: "Before the next barrier the block touches nothing that others see; only thread 0 may wait once more, and what it has acquired the next barrier passes on to all. As long as no wait fails, equivalent.",
-		fits: func(m *Mutant) bool {
-			return isBar(m) && m.afterWait() && !m.passes(m.Line-1, otherAccess, isBarrier)
-		}},
 	{title: "Bulk push: wait for copies behind a wait that has failed",
 		why: "Behind it the kernel ends, without an announcement and without keeping its count: the block has given up. It keeps the block from ending while copies read its shared memory, for which a wait for the reading is enough; a mutant that does not wait is found out, in rounds in which waits fail. Equivalent.",
 		fits: func(m *Mutant) bool {

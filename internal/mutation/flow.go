@@ -81,7 +81,4 @@ var dataAccess = regexp.MustCompile(`(?:ld|st)\.global\.v4|(?:ld|st)\.volatile\.
 // anyAccess is one of those, or of a counter by which ranks synchronise.
 var anyAccess = regexp.MustCompile(dataAccess.String() + `|st\.release|ld\.acquire`)
 
-// otherAccess is one of a message, or an announcement.
-var otherAccess = regexp.MustCompile(dataAccess.String() + `|st\.release`)
-
 func isBarrier(l string) bool { return strings.Contains(l, "bar.sync") }
