@@ -43,8 +43,8 @@ type flags struct {
 	Multicast string `key:"nvls.multicast" help:"off forbids every multicast call on this node." placeholder:"auto|off" group:"NVLS and bootstrap"`
 	Staging   string `key:"nvls.staging" help:"Staging buffer of the copy-in modes." placeholder:"SIZE" group:"NVLS and bootstrap"`
 	Scratch   string `key:"nvls.scratch" help:"Scratch memory of ring, push and copy engines." placeholder:"SIZE" group:"NVLS and bootstrap"`
-	Blocks    int    `key:"nvls.blocks" help:"Blocks of a kernel; 0 is automatic. Of more than run at once on every GPU fewer run, and a line says so." placeholder:"N" group:"NVLS and bootstrap"`
-	Threads   int    `key:"nvls.threads" help:"Threads of a block; 0 is automatic." placeholder:"N" group:"NVLS and bootstrap"`
+	Blocks    int    `key:"nvls.blocks" help:"Blocks of a kernel, up to 256; 0 is automatic. Of more than run at once on every GPU fewer run, and a line says so." placeholder:"N" group:"NVLS and bootstrap"`
+	Threads   int    `key:"nvls.threads" help:"Threads of a block, a multiple of 32 up to 512; 0 is automatic." placeholder:"N" group:"NVLS and bootstrap"`
 
 	Launcher   string `key:"bootstrap.launcher" help:"How ranks were started: auto, openmpi, mpich, slurm, local or none." placeholder:"NAME" group:"NVLS and bootstrap"`
 	MPILibrary string `name:"mpi-library" aliases:"mpi_library" key:"bootstrap.mpi_library" help:"File or name of the MPI library." placeholder:"FILE" group:"NVLS and bootstrap"`

@@ -13,7 +13,7 @@
 # MPIRUN   the launcher (mpirun --bind-to none), or "own" for the program's own
 # FLAGS    more flags for every run: --nccl-library FILE, --device sim
 # MIN MAX  smallest and largest size (1K, 1G); TUNE_MAX up to which auto is tuned
-#          (256M), LARGE from which every mode is shown (16M)
+#          (256M, at most MAX), LARGE from which every mode is shown (16M)
 # TYPES    data types, by commas; the first one gets every step (float,bfloat16,half)
 # CYCLES   repetitions of each sweep; medians need 6 for an interval (6)
 # ITERS    timed runs of each size (20), GRAPHS launches of a graph of so many (10)
@@ -38,6 +38,7 @@ binary=${BINARY:-bin/nvls-allreduce}
 read -ra mpirun <<<"${MPIRUN:-mpirun --bind-to none}"
 read -ra flags <<<"${FLAGS:-}"
 min=${MIN:-1K} max=${MAX:-1G} tune_max=${TUNE_MAX:-256M} large=${LARGE:-16M}
+(($(numfmt --from=iec "$tune_max") <= $(numfmt --from=iec "$max"))) || tune_max=$max
 types=${TYPES:-float,bfloat16,half}
 first=${types%%,*} others=
 [[ $types != *,* ]] || others=${types#*,}
@@ -83,7 +84,7 @@ step() { # NAME SECONDS FLAGS...: one run, stopped after so many seconds
     *) echo "   exit code $code: $(grep -m 1 '^nvls-allreduce: ' "$out/$name.txt" || tail -n 1 "$out/$name.txt")" ;;
   esac
   ((failed)) || failed=$code
-  grep -E '^# (Links,|Mode (nccl|nvls|p2p)[a-z-]*[,:]|Out of bounds|  [a-z0-9-]+: average)' "$out/$name.txt" | sort -u | cut -c 1-200 | sed 's/^#/  /' || true
+  grep -E '^# (Links,|Mode (nccl|nvls|p2p)[a-z-]*[,:]|Out of bounds|  [a-z0-9, -]+: average)' "$out/$name.txt" | sort -u | cut -c 1-200 | sed 's/^#/  /' || true
   echo "   $((SECONDS - start)) s"
 }
 
@@ -157,28 +158,33 @@ measure() {
   gpus
 
   local flag title="auto against the faster of nccl and nccl-symmetric"
-  # Without NCCL, one word for it is enough, below.
-  if grep -qs '"mode": "nccl' "$out/times.json"; then
-    for mode in ${modes//,/ }; do
-      # Not of one that was replaced, or takes none of the sizes.
-      grep -qs "\"mode\": \"$mode\"" "$out/modes.json" || continue
-      ratios "$mode against the faster of nccl and nccl-symmetric" times modes --modes "$peers,$mode" || true
-    done
-  fi
+  # A mode that was replaced, took none of the sizes, or is NCCL's where it cannot
+  # run has no rows, and the steps have said so.
+  has() { grep -qs "\"mode\": \"$2" "$out/$1.json"; }
   mapfile -t flag < <(goals "$large:$max=1.10")
-  show "copy-in against zero-copy, NVLS" modes modes --modes nvls-zero-copy,nvls-copy-in "${flag[@]}" || true
+  if has modes nvls-zero-copy && has modes nvls-copy-in; then
+    show "copy-in against zero-copy, NVLS" modes modes --modes nvls-zero-copy,nvls-copy-in "${flag[@]}" || true
+  fi
   show "copy-in against zero-copy, between peers" modes modes --modes p2p-two-shot,p2p-copy-in "${flag[@]}" || true
   mapfile -t flag < <(goals "$min:$max=1.03")
   for type in ${others//,/ }; do
     show "auto: $type against $first at the same bytes, graph" graph types-graph --modes auto,auto --types "$first,$type" "${flag[@]}" || true
   done
-  mapfile -t flag < <(goals "${wanted[@]}")
-  if [[ -n $others ]]; then
-    show "$title, other types, graph" types-graph types-graph --modes "$peers,auto" "${flag[@]}" || true
-    show "$title, other types, no graph" types types --modes "$peers,auto" "${flag[@]}" || true
+  if has times nccl; then
+    for mode in ${modes//,/ }; do
+      has modes "$mode\"" || continue
+      ratios "$mode against the faster of nccl and nccl-symmetric" times modes --modes "$peers,$mode" || true
+    done
+    mapfile -t flag < <(goals "${wanted[@]}")
+    if [[ -n $others ]]; then
+      show "$title, other types, graph" types-graph types-graph --modes "$peers,auto" "${flag[@]}" || true
+      show "$title, other types, no graph" types types --modes "$peers,auto" "${flag[@]}" || true
+    fi
+    show "$title, graph" graph graph --modes "$peers,auto" "${flag[@]}" || true
+    show "$title, no graph" times times --modes "$peers,auto" "${flag[@]}" || true
+  else
+    show "auto against the ring" times times --modes ring,auto || true
   fi
-  show "$title, graph" graph graph --modes "$peers,auto" "${flag[@]}" || true
-  show "$title, no graph" times times --modes "$peers,auto" "${flag[@]}" || show "auto against the ring" times times --modes ring,auto || true
   rm -f "$out/why"
 
   echo

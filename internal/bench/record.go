@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -187,7 +188,11 @@ func (r *record) linkPeak() float64 {
 // table if that was before.
 func (r *record) decide(d result.Decision) {
 	d.Reason = oneLine(d.Reason)
-	r.change(func() { r.run.Decisions = append(r.run.Decisions, d) })
+	r.change(func() {
+		if !slices.Contains(r.run.Decisions, d) { // as in the cycle before
+			r.run.Decisions = append(r.run.Decisions, d)
+		}
+	})
 }
 
 // note records, and prints at once, what a reader of the numbers must know.
@@ -210,14 +215,11 @@ func (r *record) tell() {
 	r.said = len(r.run.Decisions)
 	r.mu.Unlock()
 	for _, d := range news {
-		what, where := "not run", ""
-		if d.Chosen != "" {
-			what = d.Chosen
-		}
+		where := ""
 		if d.SizeBytes != 0 {
 			where = fmt.Sprintf(", %d bytes", d.SizeBytes)
 		}
-		r.line("Mode %s%s: %s: %s", d.Requested, where, what, d.Reason)
+		r.line("Mode %s%s: %s: %s", d.Requested, where, d.Outcome(), d.Reason)
 	}
 }
 

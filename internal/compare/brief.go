@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/nvls-allreduce/nvls-allreduce/collective"
 	"github.com/nvls-allreduce/nvls-allreduce/configs"
@@ -67,14 +68,18 @@ func (c *Comparison) briefCells(r *Row) []string {
 	}
 }
 
-// ranOnB names what B ran: its mode and algorithm, for auto that of its choice.
+// ranOnB names what B ran: its mode and algorithm, for auto that of its choice. An
+// algorithm that has the name of its mode says it once.
 func (r *Row) ranOnB() string {
 	mode := cmp.Or(r.ModeB, r.Mode)
+	name, geometry, _ := strings.Cut(r.AlgorithmB, " ")
 	switch {
 	case r.AlgorithmB == "":
 		return mode
 	case mode == configs.ModeAuto:
 		return r.AlgorithmB
+	case name == mode, "p2p-"+name == mode, "nvls-"+name == mode:
+		return strings.TrimSpace(mode + " " + geometry)
 	}
 	return mode + " " + r.AlgorithmB
 }

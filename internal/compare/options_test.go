@@ -209,3 +209,22 @@ func TestModeLacksSize(t *testing.T) {
 		t.Errorf("%v\n%s", err, &w)
 	}
 }
+
+// A mode and its algorithm are named, and a name that both have stands there once.
+func TestBriefNamesOnce(t *testing.T) {
+	for _, w := range []struct{ mode, algorithm, want string }{
+		{"ring", "ring 132x512", " ring 132x512 "}, {"p2p-two-shot", "two-shot 4x512", " p2p-two-shot 4x512 "},
+		{"p2p", "push 4x512", " p2p push 4x512 "}, {"nvls-zero-copy", "two-shot 4x512", " nvls-zero-copy two-shot 4x512 "}, {"nccl", "", " nccl "},
+	} {
+		x := row(w.mode, 1<<10, around(6)...)
+		x.Algorithm = w.algorithm
+		r := run(x)
+		var out strings.Builder
+		if err := compared(t, r, r, compare.Options{}).WriteBrief(&out, compare.Names{A: "a", B: "b"}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), w.want) || strings.Contains(out.String(), "ring ring") {
+			t.Errorf("%+v:\n%s", w, &out)
+		}
+	}
+}

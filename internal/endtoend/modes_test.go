@@ -108,6 +108,13 @@ func TestAuto(t *testing.T) {
 			t.Errorf("%d decisions for 2 sizes", len(o.run.Decisions))
 		}
 	})
+	t.Run("decided once", func(t *testing.T) {
+		o := job{launcher: local, np: 2, flags: "--mode p2p-packet -N 3 -b 64K -e 4M -f 64", config: oneTiming}.run(t)
+		o.want(t, 3, "# Mode p2p-packet, 4194304 bytes: not run: ")
+		if len(o.run.Decisions) != 1 {
+			t.Errorf("%d decisions in 3 cycles", len(o.run.Decisions))
+		}
+	})
 	t.Run("bulk copies for large messages", func(t *testing.T) {
 		o := job{launcher: local, np: 2, flags: "--mode auto -b 128K -e 256K -f 2", config: oneTiming}.run(t)
 		o.want(t, 0, ", SM bulk stores ")

@@ -51,7 +51,7 @@ func TestMainJob(t *testing.T) {
 func TestFallback(t *testing.T) {
 	dir := t.TempDir()
 	o := job{launcher: local, np: 2, flags: "--mode nvls-zero-copy -d float -o max --fallback allow -b 64 -e 64 --csv " + dir + "/out.csv --plot " + dir + "/out.svg", config: oneTiming}.run(t)
-	o.want(t, 0, "# Mode nvls-zero-copy (max of float): ring: NVLS cannot do max of float")
+	o.want(t, 0, "# Mode nvls-zero-copy (max of float): replaced by ring: NVLS cannot do max of float")
 	o.right(t, calls([]string{"ring"}, []collective.DType{collective.Float}, []collective.Op{collective.Max}, sizes{64, 64, 2}))
 	const title = "nvls-zero-copy (ran as ring)"
 	for _, line := range readCSV(t, dir+"/out.csv") {

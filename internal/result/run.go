@@ -140,6 +140,22 @@ type Decision struct {
 	Reason    string `json:"reason"`
 }
 
+// choosing is the mode that has others run; every other mode runs itself or is
+// replaced.
+const choosing = "auto"
+
+// Outcome is what came of what was asked for, in words: "replaced by ring", "not
+// run", or what auto chose.
+func (d Decision) Outcome() string {
+	switch {
+	case d.Chosen == "":
+		return "not run"
+	case d.Requested == choosing, d.Requested == d.Chosen:
+		return d.Chosen
+	}
+	return "replaced by " + d.Chosen
+}
+
 // Memory is the device memory that one rank used, in bytes.
 type Memory struct {
 	Buffers   uint64 `json:"buffers_bytes"`   // send, receive and expected data

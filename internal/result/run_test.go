@@ -18,3 +18,15 @@ func TestMPIName(t *testing.T) {
 		}
 	}
 }
+
+// Whoever reads a decision is told whether the mode ran, or which one in its place.
+func TestOutcome(t *testing.T) {
+	for _, c := range []struct{ requested, chosen, want string }{
+		{"nvls-zero-copy", "ring", "replaced by ring"}, {"nvls-zero-copy", "nvls-zero-copy", "nvls-zero-copy"},
+		{"auto", "ring", "ring"}, {"auto", "without nvls-zero-copy", "without nvls-zero-copy"}, {"p2p-packet", "", "not run"},
+	} {
+		if got := (Decision{Requested: c.requested, Chosen: c.chosen}).Outcome(); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}

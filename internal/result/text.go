@@ -80,7 +80,7 @@ func (p *Printer) Header() error {
 		if d.SizeBytes != 0 {
 			where = fmt.Sprintf("%d bytes", d.SizeBytes)
 		}
-		p.printf("# Mode %s, %s: %s: %s\n", d.Requested, where, cmp.Or(d.Chosen, "not run"), d.Reason)
+		p.printf("# Mode %s, %s: %s: %s\n", d.Requested, where, d.Outcome(), d.Reason)
 	}
 	return p.err
 }
