@@ -151,6 +151,11 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 			fmt.Fprintf(w.stderr, "nvls-allreduce: %s: if MPI ends this process now, %s\n", hint.seen, hint.do)
 		}
 	}
+	if ev.Launcher == LauncherOpenMPI && ev.LocalSize == ev.Size && lib.ABI() == mpi.OpenMPI {
+		if err := finalizeAlone(env); err != nil {
+			return nil, err
+		}
+	}
 	w.enter(StageInit)
 	comm, err := lib.Init(ctx, endedInInit(ev, lib, h, w.hints), w.crashedInMPI(h, StageInit))
 	if err != nil {
@@ -237,11 +242,34 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 				err = e
 			}
 		}
-		// All ranks know, so all leave without an MPI_Abort.
+		// All ranks know, so all leave without an MPI_Abort. MPI_Finalize may be without
+		// a wait in which messages still get through.
+		comm.Barrier(voteCtx, "end of the vote")
 		comm.Finalize(voteCtx)
 		return nil, err
 	}
 	return w, nil
+}
+
+// asyncFinalize is Open MPI's parameter by which a rank leaves MPI_Finalize without
+// waiting there for the others.
+const asyncFinalize = "OMPI_MCA_async_mpi_finalize"
+
+// finalizeAlone makes MPI_Finalize of Open MPI wait for no other rank, unless the user
+// decided about it. That wait is a fence of PMIx in mpirun, and PMIx (4.2 to 6.1 at
+// least) does not stand ranks ending in it: when it learns at once that the last rank
+// which had not come has ended, and one which had, it answers the fence twice. mpirun
+// then hangs or crashes on freed memory, where it was ending the job after a timeout.
+// All ranks are on one host, where they meet by World.Node before and after: no message
+// of MPI is under way in Finish.
+func finalizeAlone(env map[string]string) error {
+	if _, set := env[asyncFinalize]; set {
+		return nil
+	}
+	if err := os.Setenv(asyncFinalize, "1"); err != nil {
+		return failure.Wrap(failure.Internal, err, "setting %s", asyncFinalize)
+	}
+	return nil
 }
 
 // connectHost connects the ranks that share this one's host.

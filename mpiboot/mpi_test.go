@@ -313,6 +313,33 @@ func TestMPILate(t *testing.T) {
 	})
 }
 
+// No rank waits in MPI_Finalize of Open MPI for one that does not come, for its mpirun
+// may hang when it ends such ranks; and none ends well while the launcher still waits
+// for another.
+func TestMPIFinalizeAlone(t *testing.T) {
+	for _, stage := range []string{StageFinalize, StageExit} {
+		exit, out := run(t, starters[0].command(t, 3, "apart", stage), "TEST_TIMEOUT="+max(2*time.Second, programtest.Within(time.Second)).String())
+		if exit != 4 || !strings.Contains(out, `barrier at stage "exit" did not complete (rank 0`) || !strings.Contains(out, "rank 1 did not answer within ") {
+			t.Errorf("%s: exit code %d\n%s", stage, exit, out)
+		}
+	}
+}
+
+// What the user decided about MPI_Finalize stays.
+func TestFinalizeAlone(t *testing.T) {
+	for _, given := range []string{"", "0"} {
+		t.Setenv(asyncFinalize, given)
+		env, want := map[string]string{asyncFinalize: given}, given
+		if given == "" {
+			os.Unsetenv(asyncFinalize)
+			env, want = nil, "1"
+		}
+		if err := finalizeAlone(env); err != nil || os.Getenv(asyncFinalize) != want {
+			t.Errorf("%q: %v, then %q", given, err, os.Getenv(asyncFinalize))
+		}
+	}
+}
+
 // After SIGTERM there is no MPI_Abort: the rank leaves by itself, at once.
 func TestMPIAbsentAfterTerm(t *testing.T) {
 	slurmtest.Require(t, "mpich", "mpiexec.mpich")

@@ -53,6 +53,13 @@ func runRank(scenario string, args []string) {
 	if ev, _ := Detect(os.Environ()); scenario == "late" && ev.Rank == 1 {
 		time.Sleep(time.Hour)
 	}
+	if scenario == "apart" { // rank 1 goes no further than to a stage; args: its name
+		o.Stage = func(rank int, stage string) {
+			if rank == 1 && stage == args[0] {
+				time.Sleep(time.Hour)
+			}
+		}
+	}
 	w, err := Join(ctx, o)
 	if err != nil {
 		w.Abort(failure.CodeOf(err), err)
@@ -122,6 +129,7 @@ func runRank(scenario string, args []string) {
 				break
 			}
 		}
+	case "apart":
 	case "deaf": // ignores SIGTERM; rank 0 fails
 		signal.Ignore(unix.SIGTERM)
 		fmt.Printf("pid %d\n", os.Getpid())

@@ -56,6 +56,7 @@ type World struct {
 const (
 	StageInit     = "MPI_Init"
 	StageFinalize = "MPI_Finalize"
+	StageExit     = "exit"
 )
 
 // enter tells the observer of Options that this rank enters a stage.
@@ -176,8 +177,12 @@ func (w *World) Finish(code ExitCode) ExitCode {
 	}
 	w.comm = nil
 	// The first rank that ends with an error makes some launchers kill the
-	// others, so all should end at once. Nothing depends on it.
-	w.node.Barrier(ctx, "exit")
+	// others, so all should end at once. A rank that is gone by now did its part; one
+	// that neither comes nor goes would keep the launcher waiting, and MPI_Finalize
+	// does not tell of it (see finalizeAlone).
+	if err := w.node.Barrier(ctx, StageExit); failure.CodeOf(err) == failure.Timeout && code != failure.Terminated {
+		w.Abort(max(code, failure.Timeout), err)
+	}
 	w.node.leave(code)
 	return code
 }
@@ -189,8 +194,7 @@ const (
 	// drop what is still in the pipe.
 	abortPause = 200 * time.Millisecond
 	// abortTurn is how long a rank leaves MPI_Abort to one before it, which ends this
-	// one too. When several ranks call it while one is stopped, mpirun of Open MPI
-	// 4.1.4 waits for ever in one run of ten, all ranks gone; after one call, seldom.
+	// one too, so that the user reads of one abort.
 	abortTurn = 2 * time.Second
 )
 
