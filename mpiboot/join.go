@@ -256,10 +256,11 @@ func (w *World) joinMPI(ctx context.Context, o Options, h host) (*World, error) 
 const asyncFinalize = "OMPI_MCA_async_mpi_finalize"
 
 // finalizeAlone makes MPI_Finalize of Open MPI wait for no other rank, unless the user
-// decided about it. That wait is a fence of PMIx in mpirun, and PMIx (4.2 to 6.1 at
-// least) does not stand ranks ending in it: when it learns at once that the last rank
-// which had not come has ended, and one which had, it answers the fence twice. mpirun
-// then hangs or crashes on freed memory, where it was ending the job after a timeout.
+// decided about it. That wait is a fence of PMIx in mpirun, and PMIx (4.2.2; by their
+// sources 5.0 and 6.1 too) does not stand ranks ending in it: when it learns at once
+// that the last rank which had not come has ended, and one which had, it answers the
+// fence twice. mpirun then hangs or crashes on freed memory, where it was ending the
+// job after a timeout.
 // All ranks are on one host, where they meet by World.Node before and after: no message
 // of MPI is under way in Finish.
 func finalizeAlone(env map[string]string) error {

@@ -96,7 +96,7 @@ func TestZWriteDocument(t *testing.T) {
 	p("A rank that is late sleeps in the middle of a call, where only its launcher can end it. Where that has gone without doing so, the rank wakes,")
 	p("finds the others gone and ends: it is given its delay and %v for that, beyond the %v that other processes have. Ranks that needed it: %d.", slack, soon, outlived)
 	p("mpirun of Open MPI 4.1.4 can hang or crash when it ends ranks: if a rank that others wait for in a fence of PMIx ends in the same moment as one")
-	p("that waits there, PMIx (4.2 to 6.1) answers the fence twice, on freed memory. It did so in 1 of 6 to 20 runs of `stop` and `late` at MPI_Finalize.")
+	p("that waits there, PMIx (4.2.2; 5.0 and 6.1 by their sources) answers the fence twice, on freed memory. It did so in 1 of 6 to 20 runs of `stop` and `late` at MPI_Finalize.")
 	p("Therefore MPI_Finalize waits for nobody where all ranks are on one host: `OMPI_MCA_async_mpi_finalize=1`, unless the user set it. What remains")
 	p("are fences that Open MPI needs: in MPI_Init, if it does not return in time, and in MPI_Finalize over UCX. No rank is left then; a batch system's")
 	p("time limit or `timeout -k 10 SECONDS mpirun …` ends mpirun. MPICH's mpiexec waits for a rank that stops after MPI_Finalize, and needs the same.")
