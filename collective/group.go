@@ -31,7 +31,7 @@ type Options struct {
 	// MulticastOff above is used and not its own.
 	Sim SimOptions
 	// ScratchBytes is the scratch memory of ring, push and copy engines on each
-	// device, the same on every rank; less than the constant ScratchBytes is that. All
+	// device, the same on every rank; 0 means the constant ScratchBytes. All
 	// of them move large messages faster with more, some 64 MiB.
 	ScratchBytes uint64
 	// Timeout bounds every wait of a kernel for its peers. 0 means 30 s.

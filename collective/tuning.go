@@ -10,10 +10,10 @@ import (
 // Tuning overrides what a plan would choose. Zero fields are automatic. All ranks
 // must use the same.
 type Tuning struct {
-	// Blocks and Threads are the launch geometry of the kernel that reduces: at most
-	// these, for blocks wait for each other across ranks. More blocks than run at
-	// once on every rank's device, and more of either than a mode has room for, are
-	// cut; Prepared.Tuning is what runs.
+	// Blocks and Threads are the launch geometry of the kernel that reduces. Blocks
+	// wait for each other across ranks: more than run at once on every rank's device,
+	// and more of either than a mode has room for, are cut. Packets take more blocks
+	// where fewer have no room for the message. Prepared.Tuning is what runs.
 	Blocks, Threads uint32
 	// Chunk is how many bytes a copy of p2p-copy-engine moves, and Slots in how many
 	// slots of scratch memory they arrive in turn. Other modes have neither.

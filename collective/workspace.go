@@ -20,18 +20,25 @@ const (
 	InboxBytes    = 2 << 20
 	scratchOffset = inboxOffset + InboxBytes
 	// ScratchBytes is the scratch memory of ring, push and copy engines where nothing
-	// else was asked for.
-	ScratchBytes = 4<<20 - scratchOffset
+	// else was asked for, and MinScratchBytes the least that can be.
+	ScratchBytes    = 4<<20 - scratchOffset
+	MinScratchBytes = 64 << 10
 	// ScratchMessages is how many messages the slots of ring and push hold at most:
 	// more scratch memory is of no use for a message.
 	ScratchMessages = 4
 )
 
-// WorkspaceBytes is the size of the workspace on each device for so much scratch
-// memory, ScratchBytes at least.
-func WorkspaceBytes(scratch uint64) uint64 {
-	return scratchOffset + max(scratch, ScratchBytes)
+// scratchBytes is the scratch memory for what Options.ScratchBytes asks.
+func scratchBytes(asked uint64) uint64 {
+	if asked == 0 {
+		return ScratchBytes
+	}
+	return max(asked, MinScratchBytes)
 }
+
+// WorkspaceBytes is the size of the workspace on each device for what
+// Options.ScratchBytes asks.
+func WorkspaceBytes(asked uint64) uint64 { return scratchOffset + scratchBytes(asked) }
 
 var _ [reportOffset - kernels.SignalBytes]byte // the signals fit
 
@@ -45,8 +52,8 @@ type Workspace struct {
 }
 
 func newWorkspace(ctx context.Context, g *Group) (*Workspace, error) {
-	scratch := max(g.options.ScratchBytes, ScratchBytes)
-	m, err := g.Alloc(ctx, "signals and scratch", WorkspaceBytes(scratch))
+	scratch := scratchBytes(g.options.ScratchBytes)
+	m, err := g.Alloc(ctx, "signals and scratch", scratchOffset+scratch)
 	if err != nil {
 		return nil, err
 	}

@@ -18,11 +18,11 @@ import (
 // Bounds of values. They are far outside what is useful, and keep a mistyped
 // number from reaching a device.
 const (
-	maxCount   = 1_000_000      // iterations, graph launches, cycles, checks
-	maxBlocks  = 256            // more than any GPU has multiprocessors
-	maxThreads = 512            // what the kernels are compiled for (kernels.MaxThreads)
-	warp       = 32             // threads
-	minStaging = Size(64 << 10) // a few chunks of each of 8 ranks; of scratch memory too
+	maxCount   = 1_000_000                        // iterations, graph launches, cycles, checks
+	maxBlocks  = 256                              // more than any GPU has multiprocessors
+	maxThreads = 512                              // what the kernels are compiled for (kernels.MaxThreads)
+	warp       = 32                               // threads
+	minStaging = Size(collective.MinScratchBytes) // a few chunks of each of 8 ranks
 	maxStaging = Size(8 << 30)
 	maxDevices = 16 // software devices
 	maxTimeout = 24 * time.Hour

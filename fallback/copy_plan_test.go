@@ -23,7 +23,7 @@ func drawCopies(t *rapid.T, log2 uint) (collective.Call, copyPlan, uint64) {
 	if rapid.Bool().Draw(t, "tune slots") {
 		u.Slots = rapid.OneOf(rapid.Uint32Range(1, 5), rapid.Uint32Range(1, 1000)).Draw(t, "slots")
 	}
-	scratch := rapid.Uint64Range(collective.ScratchBytes, 64<<20).Draw(t, "scratch")
+	scratch := rapid.Uint64Range(collective.MinScratchBytes, 64<<20).Draw(t, "scratch")
 	p := planCopies(c, ranks, most, scratch, u)
 	checkGeometry(t, p.Geometry, min(most, copyBlocks), u)
 	checkAtOnce(t, p.Geometry, most)
@@ -321,7 +321,7 @@ func TestCopyChunks(t *testing.T) {
 func TestCopyTunings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bytes, ranks := rapid.Uint64Range(1, 1<<36).Draw(t, "bytes"), rapid.IntRange(2, kernels.MaxRanks).Draw(t, "ranks")
-		scratch := rapid.Uint64Range(collective.ScratchBytes, 64<<20).Draw(t, "scratch")
+		scratch := rapid.Uint64Range(collective.MinScratchBytes, 64<<20).Draw(t, "scratch")
 		seen := map[collective.Tuning]bool{}
 		all := copyTunings(bytes, ranks, scratch)
 		if all[0] != (collective.Tuning{}) || len(all) > 40 {

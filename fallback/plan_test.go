@@ -134,7 +134,7 @@ func TestPlanSlots(t *testing.T) {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			_, ranks, most, u := draw(t)
 			c, span := drawCall(t, 1<<rapid.UintRange(4, 38).Draw(t, "log2 bytes"))
-			scratch := rapid.Uint64Range(collective.ScratchBytes, 64<<20).Draw(t, "scratch")
+			scratch := rapid.Uint64Range(collective.MinScratchBytes, 64<<20).Draw(t, "scratch")
 			p := l.plan(c, span, ranks, most, scratch, u)
 			checkGeometry(t, p.Geometry, min(most, l.most), u)
 			checkAtOnce(t, p.Geometry, most)
@@ -179,7 +179,7 @@ func TestSharesCoverMessage(t *testing.T) {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			_, ranks, most, u := draw(t)
 			c, span := drawCall(t, 1<<15)
-			p := l.plan(c, span, ranks, most, collective.ScratchBytes, u)
+			p := l.plan(c, span, ranks, most, collective.MinScratchBytes, u)
 			outside := c.Count - span.Packs*uint64(kernels.PackBytes/c.DType.Size())
 			for _, part := range []struct{ units, share uint64 }{{span.Packs, p.packs}, {outside, p.outside}} {
 				seen := make([]int, part.units)

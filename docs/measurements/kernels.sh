@@ -72,7 +72,7 @@ export work
         at = wide(substr($0, RSTART + 2, RLENGTH - 4))
         if (/ (LDL|STL)[. ]/) spilled[++spills] = at
         if (/ BAR\.SYNC/) bar[++bars] = at
-        if (/ BRA / && match($0, /0x[0-9a-f]+ ?;/)) {
+        if (/ BRA(\.[A-Z.]+)? / && match($0, /0x[0-9a-f]+ ?;/)) {
           target = substr($0, RSTART + 2, RLENGTH - 2)
           sub(/ ?;/, "", target)
           target = wide(target)

@@ -310,6 +310,14 @@ func (b *bench) readTuning(ctx context.Context) error {
 // startTuning compares the tuning file with the group, and starts the one that is
 // to be saved.
 func (b *bench) startTuning() error {
+	if asked := b.asked(); asked != (collective.Tuning{}) && slices.Contains(b.cfg.Modes(), configs.ModeAuto) {
+		switch {
+		case b.tuning != nil:
+			b.record.note("Mode auto takes blocks and threads from the tuning file, where it has some, and not those asked for")
+		case b.cfg.Output.Tuning != "":
+			b.record.note("Mode auto tries other blocks and threads than those asked for too, to save the fastest")
+		}
+	}
 	device := b.group.Devices()[0].Name
 	if b.cfg.Output.Tuning != "" {
 		host, _ := os.Hostname()

@@ -43,7 +43,7 @@ func scratchBytes(cfg *configs.Config) uint64 {
 	if !cfg.UsesScratch() {
 		return collective.ScratchBytes
 	}
-	return max(min(uint64(cfg.NVLS.Scratch), collective.ScratchMessages*regionBytes(cfg)), collective.ScratchBytes)
+	return min(uint64(cfg.NVLS.Scratch), max(collective.ScratchMessages*regionBytes(cfg), collective.ScratchBytes))
 }
 
 // plannedMemory is what this rank is going to ask of its device, before

@@ -110,9 +110,7 @@ func TestNoBarrier(t *testing.T) {
 }
 
 // A kernel that lacks the waits of one stage gives wrong data too. Stages are
-// those of internal/kernels/src/control.cuh. The ring's credits (stage 7) are
-// not here: among ranks that also wait for data, none gets so far ahead that a
-// missing credit would show.
+// those of internal/kernels/src/control.cuh.
 func TestOneBarrierRemoved(t *testing.T) {
 	for _, tt := range []struct {
 		mode  string

@@ -4,6 +4,7 @@ package endtoend
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -107,6 +108,14 @@ func TestAuto(t *testing.T) {
 		if len(o.run.Decisions) != 2 {
 			t.Errorf("%d decisions for 2 sizes", len(o.run.Decisions))
 		}
+	})
+	t.Run("blocks that are not taken", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "tuning.toml")
+		flags := "--mode auto --blocks 2 --threads 64 -b 4 -e 4 "
+		o := job{launcher: local, np: 2, flags: flags + "--save-tuning " + file, config: oneTiming}.run(t)
+		o.want(t, 0, "# Mode auto tries other blocks and threads than those asked for too")
+		o = job{launcher: local, np: 2, flags: flags + "--tuning " + file, config: oneTiming}.run(t)
+		o.want(t, 0, "# Mode auto takes blocks and threads from the tuning file")
 	})
 	t.Run("decided once", func(t *testing.T) {
 		o := job{launcher: local, np: 2, flags: "--mode p2p-packet -N 3 -b 64K -e 4M -f 64", config: oneTiming}.run(t)
