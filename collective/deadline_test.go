@@ -56,6 +56,32 @@ func TestKernelDeadline(t *testing.T) {
 	}
 }
 
+// A rank that has no patience for all of a long queue, whose kernels give up one
+// after the other, tells what the first one said.
+func TestQueueBehindFailedKernel(t *testing.T) {
+	grouptest.Run(t, 2, func(_ int, o *collective.Options) { o.Timeout = 200 * time.Millisecond }, func(r *grouptest.Rank) {
+		m := r.Alloc(1)
+		all := reducers(r, m)
+		arena := grouptest.NewArena(m)
+		s := r.Prepare(all[0], grouptest.Case{Send: arena.Take(64, 0), Recv: arena.Take(64, 0), Count: 16, DType: collective.Float})
+		r.Barrier()
+		if r.Rank() == 0 {
+			for range 30 { // 6 s of waiting
+				r.OK(s.Prepared.Enqueue(r.Stream()), "Enqueue")
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			wantTimeout(r, r.Group.Wait(ctx), all[0].Mode(), "for the peers' kernels to start", 1)
+			drained, stop := context.WithTimeout(context.Background(), time.Minute)
+			defer stop()
+			r.OK(r.Group.Drain(drained), "waiting for the rest")
+		}
+		s.Close()
+		closeAll(r, all)
+		r.Close(m)
+	})
+}
+
 // wantTimeout checks that an error tells who waited for whom, and where.
 func wantTimeout(r *grouptest.Rank, err error, mode, stage string, absent int) {
 	var f *failure.Error

@@ -213,9 +213,28 @@ func (g *Group) Drain(ctx context.Context) error {
 		return nil
 	}
 	if cause := context.Cause(ctx); cause != nil {
+		// A kernel may have given up and said why, while those behind it still wait.
+		if said := g.checkSoon(); said != nil {
+			return said
+		}
 		return failure.Wrap(failure.Timeout, cause, "the device did not finish (%s)", g.Where())
 	}
 	return g.at(err)
+}
+
+// checkTime is how long a device that is late may take to copy its status.
+const checkTime = time.Second
+
+// checkSoon is Check, or nil when the device does not answer in checkTime.
+func (g *Group) checkSoon() error {
+	said := make(chan error, 1)
+	go func() { said <- g.Check() }()
+	select {
+	case err := <-said:
+		return err
+	case <-time.After(checkTime):
+		return nil
+	}
 }
 
 // Check is the second half of Wait: the error of a kernel that gave up waiting.
