@@ -56,14 +56,24 @@ func TestKernelDeadline(t *testing.T) {
 	}
 }
 
+// smallCall prepares a call of nvls-zero-copy, whose end frees everything.
+func smallCall(r *grouptest.Rank) (s *grouptest.Started, end func()) {
+	m := r.Alloc(1)
+	all := reducers(r, m)
+	arena := grouptest.NewArena(m)
+	s = r.Prepare(all[0], grouptest.Case{Send: arena.Take(64, 0), Recv: arena.Take(64, 0), Count: 16, DType: collective.Float})
+	return s, func() {
+		s.Close()
+		closeAll(r, all)
+		r.Close(m)
+	}
+}
+
 // A rank that has no patience for all of a long queue, whose kernels give up one
 // after the other, tells what the first one said.
 func TestQueueBehindFailedKernel(t *testing.T) {
 	grouptest.Run(t, 2, func(_ int, o *collective.Options) { o.Timeout = 200 * time.Millisecond }, func(r *grouptest.Rank) {
-		m := r.Alloc(1)
-		all := reducers(r, m)
-		arena := grouptest.NewArena(m)
-		s := r.Prepare(all[0], grouptest.Case{Send: arena.Take(64, 0), Recv: arena.Take(64, 0), Count: 16, DType: collective.Float})
+		s, end := smallCall(r)
 		r.Barrier()
 		if r.Rank() == 0 {
 			for range 30 { // 6 s of waiting
@@ -71,14 +81,12 @@ func TestQueueBehindFailedKernel(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
-			wantTimeout(r, r.Group.Wait(ctx), all[0].Mode(), "for the peers' kernels to start", 1)
+			wantTimeout(r, r.Group.Wait(ctx), "nvls-zero-copy", "for the peers' kernels to start", 1)
 			drained, stop := context.WithTimeout(context.Background(), time.Minute)
 			defer stop()
 			r.OK(r.Group.Drain(drained), "waiting for the rest")
 		}
-		s.Close()
-		closeAll(r, all)
-		r.Close(m)
+		end()
 	})
 }
 
@@ -110,10 +118,7 @@ func wantTimeout(r *grouptest.Rank, err error, mode, stage string, absent int) {
 // A wait for the device that ends for the context says so, and where.
 func TestWaitEndsWithContext(t *testing.T) {
 	grouptest.Run(t, 2, func(_ int, o *collective.Options) { o.Timeout = 2 * time.Second }, func(r *grouptest.Rank) {
-		m := r.Alloc(1)
-		all := reducers(r, m)
-		arena := grouptest.NewArena(m)
-		s := r.Prepare(all[0], grouptest.Case{Send: arena.Take(64, 0), Recv: arena.Take(64, 0), Count: 16, DType: collective.Float})
+		s, end := smallCall(r)
 		if r.Rank() == 0 {
 			r.OK(s.Prepared.Enqueue(r.Stream()), "Enqueue")
 			ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Millisecond, errors.New("the test has no time"))
@@ -129,8 +134,6 @@ func TestWaitEndsWithContext(t *testing.T) {
 		}
 		r.Wait()
 		s.Verify()
-		s.Close()
-		closeAll(r, all)
-		r.Close(m)
+		end()
 	})
 }

@@ -26,9 +26,9 @@ type Options struct {
 	MulticastOff string
 	// ShareGPU lets several ranks use one GPU: it shows function, not speed.
 	ShareGPU bool
-	// Sim describes the software GPUs: rank 0's decide, but for Fail, Trace, Conductor,
-	// Reached and DropEdge, which hold for each rank's own calls. Devices 0 means one a rank.
-	// MulticastOff above is used and not its own.
+	// Sim describes the software GPUs: rank 0's decide, but for Process, which
+	// holds for each rank's own calls. Devices 0 means one a rank. MulticastOff above is
+	// used and not its own.
 	Sim SimOptions
 	// ScratchBytes is the scratch memory of ring, push and copy engines on each
 	// device, the same on every rank; 0 means the constant ScratchBytes. All

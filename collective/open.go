@@ -49,11 +49,9 @@ func (g *Group) openSession(ctx context.Context) error {
 		}
 	}
 	if session != nil {
-		session.MulticastOff, session.Fail = g.options.MulticastOff, g.options.Sim.Fail
-		session.Conductor, session.Reached, session.DropEdge = g.options.Sim.Conductor, g.options.Sim.Reached, g.options.Sim.DropEdge
-		if t := g.options.Sim.Trace; t != nil {
-			session.Trace = t
-		}
+		own := g.options.Sim.Process
+		own.MulticastOff = g.options.MulticastOff
+		session.Use(own)
 		g.driver = session.Driver()
 		g.onClose = append(g.onClose, session.Close)
 	}

@@ -20,7 +20,7 @@ const (
 	// simLinkBytes is for the software device, where the numbers mean nothing and
 	// only the way there is exercised.
 	simLinkBytes = 64 << 10
-	linkRepeats  = 5
+	linkRepeats  = 3
 	// linkLaunches follow each other in a measurement: of a single one of 256 MiB the
 	// start and the end are 2 %.
 	linkLaunches = 8

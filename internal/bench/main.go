@@ -139,7 +139,7 @@ func (b *bench) run(ctx context.Context) error {
 	b.record.footprint(b.plannedMemory())
 	b.group, err = collective.Open(ctx, b.world, collective.Options{
 		Device: name, MulticastOff: off, ShareGPU: b.cfg.Run.ShareGPU, Timeout: b.cfg.Timing.Timeout, ScratchBytes: scratchBytes(b.cfg),
-		Sim: sim.Options{Devices: b.cfg.Sim.Devices, Weak: b.cfg.Sim.WeakMemory(), Seed: uint64(b.cfg.Sim.Seed), Fail: b.simFaults()},
+		Sim: sim.Options{Devices: b.cfg.Sim.Devices, Weak: b.cfg.Sim.WeakMemory(), Seed: uint64(b.cfg.Sim.Seed), Process: sim.Process{Fail: b.simFaults()}},
 	})
 	if err != nil {
 		return err

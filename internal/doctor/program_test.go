@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 			if ask := os.Getenv(envAsk); ask != "" && !strings.Contains(os.Args[2], `"Ask":"`+ask+`"`) {
 				spec = ""
 			}
-			os.Exit(int(Probe(context.Background(), os.Args[2], os.Environ(), os.Stdout, os.Stderr, &sim.Options{Fail: faults(spec)})))
+			os.Exit(int(Probe(context.Background(), os.Args[2], os.Environ(), os.Stdout, os.Stderr, &sim.Options{Process: sim.Process{Fail: faults(spec)}})))
 		case roleDoctor:
 			os.Exit(runDoctor(os.Args[2:]))
 		}

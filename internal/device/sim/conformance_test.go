@@ -16,7 +16,7 @@ func subject(o sim.Options) devicetest.Subject {
 		Share: func(t testing.TB) []*os.File { return create(t, o).Files() },
 		Open: func(t testing.TB, files []*os.File, rank, size int) device.Device {
 			s := attach(t, files)
-			s.MulticastOff = o.MulticastOff
+			s.Use(o.Process)
 			return open(t, s, rank%len(s.Driver().Devices()))
 		},
 	}
@@ -84,5 +84,5 @@ func TestConformanceA100(t *testing.T) {
 }
 
 func TestConformanceMulticastOff(t *testing.T) {
-	devicetest.Run(t, subject(sim.Options{Devices: 2, MemoryBytes: gib, MulticastOff: "NCCL_NVLS_ENABLE=0"}))
+	devicetest.Run(t, subject(sim.Options{Devices: 2, MemoryBytes: gib, Process: sim.Process{MulticastOff: "NCCL_NVLS_ENABLE=0"}}))
 }

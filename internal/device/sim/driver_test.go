@@ -109,12 +109,12 @@ func TestTrace(t *testing.T) {
 }
 
 func TestInjectedFailure(t *testing.T) {
-	s := create(t, sim.Options{Devices: 1, MemoryBytes: gib, Fail: func(call string, n int) device.Code {
+	s := create(t, sim.Options{Devices: 1, MemoryBytes: gib, Process: sim.Process{Fail: func(call string, n int) device.Code {
 		if call == "cuMemCreate" && n == 2 {
 			return device.SystemNotReady
 		}
 		return 0
-	}})
+	}}})
 	d := open(t, s, 0)
 	for i := 1; i <= 3; i++ {
 		_, err := d.Alloc(sim.Granule)

@@ -224,7 +224,7 @@ func TestCloseEndsBind(t *testing.T) {
 }
 
 func TestMulticastOffNamesTheSwitch(t *testing.T) {
-	s := create(t, sim.Options{Devices: 2, MemoryBytes: gib, MulticastOff: "NVSHMEM_DISABLE_NVLS=1"})
+	s := create(t, sim.Options{Devices: 2, MemoryBytes: gib, Process: sim.Process{MulticastOff: "NVSHMEM_DISABLE_NVLS=1"}})
 	var trace bytes.Buffer
 	s.Trace = &trace
 	d := open(t, s, 0)

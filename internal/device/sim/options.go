@@ -29,13 +29,44 @@ type Options struct {
 	Weak bool
 	Seed uint64
 
-	// The fields below hold for the creating process; see Session.
+	Process // of the creating process
+}
+
+// Process is what holds for one process's calls only.
+type Process struct {
+	// MulticastOff names the site switch that forbids multicast, "" when none
+	// does.
 	MulticastOff string
-	Trace        io.Writer
-	Fail         func(call string, n int) device.Code
-	Conductor    *exec.Conductor
-	Reached      func(kernel string, line int)
-	DropEdge     func(from, to string) bool
+	// Trace receives one line per driver call. Create and Attach set it from
+	// the environment.
+	Trace io.Writer
+
+	// What follows is for tests.
+
+	// Fail is asked before every driver call, with the call's name and how
+	// often it was made in this session, this time included. A code other than
+	// 0 is returned instead of making the call.
+	Fail func(call string, n int) device.Code
+	// Conductor, when not nil, lets the launches and graphs of this and other
+	// sessions of the same process take turns, each device one at a time, as its
+	// seed and not the session's says. It needs the weak memory model.
+	Conductor *exec.Conductor
+	// Reached, when not nil, is told the lines of PTX that the weak memory model
+	// executes.
+	Reached func(kernel string, line int)
+	// DropEdge, when not nil, is asked of each edge between two branches of a graph,
+	// in the order in which they were recorded, and may have it left out. from and to
+	// name the work: "copy on branch 1", or a kernel.
+	DropEdge func(from, to string) bool
+}
+
+// Use has this process's calls follow p, but for a Trace of nil, which leaves where
+// the lines go. It comes before Driver.
+func (s *Session) Use(p Process) {
+	if p.Trace == nil {
+		p.Trace = s.Trace
+	}
+	s.Process = p
 }
 
 func (o Options) withDefaults() (Options, error) {

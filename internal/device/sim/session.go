@@ -27,7 +27,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"unsafe"
@@ -54,28 +53,7 @@ const TraceVariable = "NVLS_ALLREDUCE_SIM_TRACE"
 // Session is one process's hold on a set of software GPUs. Several sessions
 // attached to the same files in one process count as several processes.
 type Session struct {
-	// MulticastOff names the site switch that forbids multicast, "" when none
-	// does. Set it before Driver.
-	MulticastOff string
-	// Trace receives one line per driver call. Create and Attach set it from
-	// the environment; set it before Driver to send the lines elsewhere.
-	Trace io.Writer
-	// Fail is asked before every driver call, with the call's name and how
-	// often it was made in this session, this time included. A code other than
-	// 0 is returned instead of making the call. For tests; set it before Driver.
-	Fail func(call string, n int) device.Code
-	// Conductor, when not nil, lets the launches and graphs of this and other
-	// sessions of the same process take turns, each device one at a time, as its
-	// seed and not the session's says. It needs the weak memory model. For tests;
-	// set it before Driver.
-	Conductor *exec.Conductor
-	// Reached, when not nil, is told the lines of PTX that the weak memory model
-	// executes. For tests; set it before Driver.
-	Reached func(kernel string, line int)
-	// DropEdge, when not nil, is asked of each edge between two branches of a graph,
-	// in the order in which they were recorded, and may have it left out. from and to
-	// name the work: "copy on branch 1", or a kernel. For tests; set it before Driver.
-	DropEdge func(from, to string) bool
+	Process
 
 	files   []*os.File // control, one per device, in the weak model the history; passed to other ranks
 	own     *os.File   // the control file, opened once more: carries our locks
@@ -108,7 +86,7 @@ func Create(o Options) (*Session, error) {
 		return nil, err
 	}
 	s := newSession()
-	s.MulticastOff, s.Fail, s.Conductor, s.Reached, s.DropEdge = o.MulticastOff, o.Fail, o.Conductor, o.Reached, o.DropEdge
+	s.Use(o.Process)
 	if err := s.create(o); err != nil {
 		s.Close()
 		return nil, failure.Wrap(failure.Internal, err, "cannot create a session of %d software GPUs", o.Devices)
@@ -117,9 +95,7 @@ func Create(o Options) (*Session, error) {
 		s.Close()
 		return nil, err
 	}
-	if o.Trace != nil {
-		s.Trace = o.Trace
-	}
+	s.Use(o.Process)
 	return s, nil
 }
 

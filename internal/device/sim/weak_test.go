@@ -85,13 +85,13 @@ func TestGraphEdgesOrder(t *testing.T) {
 	for _, dropped := range []bool{false, true} {
 		asked := 0
 		s := create(t, sim.Options{Devices: 1, MemoryBytes: 64 << 20, Weak: true, Seed: 7,
-			DropEdge: func(from, to string) bool {
+			Process: sim.Process{DropEdge: func(from, to string) bool {
 				asked++
 				if from == "store" && to != "copy on branch 1" {
 					t.Errorf("edge from %s to %s", from, to)
 				}
 				return dropped && from == "store"
-			}})
+			}}})
 		b := newBench(t, open(t, s, 0))
 		_, at := b.alloc(sim.Granule)
 		side, err := b.NewStream()
